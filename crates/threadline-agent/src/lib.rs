@@ -1,0 +1,1 @@
+//! The agent: runs, steps, tools, approvals and policy over a durable session

@@ -1,0 +1,1 @@
+//! The default backend: one directory of JSON lines per session

@@ -1,0 +1,1 @@
+//! HTTP and SSE over the agent, with the embedded web page

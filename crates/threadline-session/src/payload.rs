@@ -1,0 +1,875 @@
+//! The vocabulary of format version 1, typed.
+//!
+//! Field names and meanings are the table in `docs/format.md`. A field that this version does not
+//! know stays in the log untouched, because payloads are never written back.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Event, OsPath, RunId, event::types};
+
+/// A known event's data did not have the shape its type promises.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the data of event {seq} ({kind}) cannot be read: {reason}")]
+pub struct PayloadError {
+    /// The event.
+    pub seq: u64,
+    /// Its type.
+    pub kind: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// How much the agent may do without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalPolicy {
+    /// Every tool that is not read-only is asked for.
+    Strict,
+    /// Only what leaves the sandbox's bounds, and shell commands, are asked for.
+    OnRequest,
+    /// Nothing is asked; what the sandbox forbids fails.
+    Never,
+}
+
+/// What tools may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxMode {
+    /// Reading inside the working directory only.
+    ReadOnly,
+    /// Writing inside the working directory.
+    WorkspaceWrite,
+    /// Everything the process may do.
+    DangerFullAccess,
+}
+
+/// What a turn ran under. Resuming restores it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnContext {
+    /// Provider name, e.g. `openai-chat`.
+    pub provider: String,
+    /// Model name as the provider knows it.
+    pub model: String,
+    /// Approval policy in force.
+    pub approval_policy: ApprovalPolicy,
+    /// Sandbox mode in force.
+    pub sandbox_mode: SandboxMode,
+    /// Working directory of the tools.
+    pub cwd: OsPath,
+    /// Sampling temperature, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Most steps this turn may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u32>,
+}
+
+/// `turn/start`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnStart {
+    /// 1-based turn number.
+    pub turn: u64,
+    /// The run.
+    pub run_id: RunId,
+    /// What it runs under.
+    pub context: TurnContext,
+}
+
+/// Why a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EndReason {
+    /// The model gave its final answer.
+    Completed,
+    /// A person or a signal stopped it.
+    Cancelled,
+    /// It needed an approval that nobody could give.
+    Blocked,
+    /// Something failed.
+    Error {
+        /// Stable code.
+        code: String,
+        /// One sentence for people.
+        message: String,
+    },
+    /// It reached its step limit.
+    MaxSteps,
+    /// The model reached its output limit.
+    MaxTokens,
+    /// The process ended first; written by recovery only.
+    Interrupted,
+}
+
+impl EndReason {
+    /// Returns the stable name of the kind.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::Blocked => "blocked",
+            Self::Error { .. } => "error",
+            Self::MaxSteps => "max_steps",
+            Self::MaxTokens => "max_tokens",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// `turn/end`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// The turn.
+    pub turn: u64,
+    /// Why it ended.
+    pub reason: EndReason,
+}
+
+/// Proof of what a step sent: the fingerprint of its request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestMark {
+    /// BLAKE3 of the canonical request, hex.
+    pub fingerprint: String,
+    /// History items in it.
+    pub items: u64,
+    /// Bytes of the canonical request.
+    pub bytes: u64,
+}
+
+/// `step/start`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepStart {
+    /// The turn.
+    pub turn: u64,
+    /// 1-based step number, counted over the whole session.
+    pub step: u64,
+    /// What the step sends.
+    pub request: RequestMark,
+}
+
+/// Tokens of one model call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens of the request.
+    pub input_tokens: u64,
+    /// Tokens of the answer.
+    pub output_tokens: u64,
+    /// Part of the request that the provider had cached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_tokens: Option<u64>,
+    /// Part of the answer that was reasoning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
+}
+
+impl Usage {
+    /// Adds another call's tokens; never overflows.
+    pub fn add(&mut self, other: &Self) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
+        };
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_input_tokens = sum(self.cached_input_tokens, other.cached_input_tokens);
+        self.reasoning_tokens = sum(self.reasoning_tokens, other.reasoning_tokens);
+    }
+}
+
+/// `step/end`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepEnd {
+    /// The turn.
+    pub turn: u64,
+    /// The step.
+    pub step: u64,
+    /// Tokens of the step's model call, when the provider told them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// A tool as the model is told of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    /// Name the model calls it by.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: serde_json::Value,
+}
+
+/// Why a system prompt was logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemReason {
+    /// The session's first.
+    Initial,
+    /// It or the tools differ from the one before.
+    Changed,
+}
+
+/// `system/prompt`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SystemPrompt {
+    /// The prompt.
+    pub text: String,
+    /// Tools offered.
+    pub tools: Vec<ToolDefinition>,
+    /// Why it was logged.
+    pub reason: SystemReason,
+}
+
+/// A part of a user message or a tool result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub enum ContentPart {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// An image held as a blob.
+    Image {
+        /// MIME type.
+        media_type: String,
+        /// BLAKE3 of the bytes, hex.
+        blob: String,
+    },
+    /// A kind that a newer version introduced; the model is shown a placeholder.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ContentPart {
+    /// Makes a text part.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// Returns the text of all text parts, joined by line feeds.
+#[must_use]
+pub fn plain_text(parts: &[ContentPart]) -> String {
+    let texts: Vec<&str> = parts
+        .iter()
+        .filter_map(|part| match part {
+            ContentPart::Text { text } => Some(text.as_str()),
+            ContentPart::Image { .. } | ContentPart::Unknown => None,
+        })
+        .collect();
+    texts.join("\n")
+}
+
+/// Where a user message came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UserSource {
+    /// Typed for this turn.
+    User,
+    /// Taken from the inbox after a turn.
+    Queued,
+    /// Taken from the inbox in the middle of a turn.
+    Steer,
+    /// Written by the harness: date, folder, state.
+    Context,
+}
+
+/// `user/message`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserMessage {
+    /// What was said.
+    pub content: Vec<ContentPart>,
+    /// Where it came from.
+    pub source: UserSource,
+}
+
+/// The kind of a streamed part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChunkKind {
+    /// Answer text.
+    Text,
+    /// Reasoning text.
+    Reasoning,
+    /// Arguments of a tool call in the making.
+    ToolArgs,
+}
+
+/// A piece of a streamed part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkPart {
+    /// Position of the part in the message.
+    pub index: u32,
+    /// Its kind.
+    pub kind: ChunkKind,
+    /// The new piece.
+    pub delta: String,
+}
+
+/// `assistant/chunk`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssistantChunk {
+    /// The turn.
+    pub turn: u64,
+    /// The step.
+    pub step: u64,
+    /// What arrived.
+    pub parts: Vec<ChunkPart>,
+}
+
+/// A part of an assistant message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub enum AssistantPart {
+    /// Answer text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Reasoning text as far as the provider shows it.
+    Reasoning {
+        /// The text.
+        text: String,
+    },
+    /// A call of a tool.
+    ToolCall {
+        /// The provider's id for the call; may repeat across steps.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// Arguments as the JSON text the model wrote.
+        arguments: String,
+    },
+    /// A kind that a newer version introduced.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A provider and one of its models.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// Provider name.
+    pub provider: String,
+    /// Model name.
+    pub name: String,
+}
+
+/// Something only its issuer can read (encrypted reasoning, a signature), kept byte for byte.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opaque {
+    /// Who issued it, and only who gets it back.
+    pub issuer: ModelRef,
+    /// The issuer's own kind name.
+    pub kind: String,
+    /// The bytes, as text.
+    pub data: String,
+}
+
+/// Why the model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It was finished.
+    Stop,
+    /// It calls tools.
+    ToolCalls,
+    /// It reached its output limit.
+    Length,
+    /// The provider withheld the rest.
+    ContentFilter,
+    /// The stream ended before the model did.
+    Interrupted,
+    /// Anything else the provider said.
+    #[serde(other)]
+    Other,
+}
+
+/// `assistant/message`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssistantMessage {
+    /// The turn.
+    pub turn: u64,
+    /// The step.
+    pub step: u64,
+    /// Parts in order.
+    pub content: Vec<AssistantPart>,
+    /// Who wrote it.
+    pub model: ModelRef,
+    /// Why it ended.
+    pub stop_reason: StopReason,
+    /// Tokens, when told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What the issuer needs back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opaque: Vec<Opaque>,
+    /// Whether the message was cut short and assembled from its chunks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
+}
+
+/// A tool call taken out of an assistant message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallRef<'a> {
+    /// The provider's id for the call.
+    pub call_id: &'a str,
+    /// The tool.
+    pub name: &'a str,
+    /// Arguments as JSON text.
+    pub arguments: &'a str,
+}
+
+impl AssistantMessage {
+    /// Returns the tool calls in order.
+    pub fn calls(&self) -> impl Iterator<Item = CallRef<'_>> {
+        self.content.iter().filter_map(|part| match part {
+            AssistantPart::ToolCall {
+                call_id,
+                name,
+                arguments,
+            } => Some(CallRef {
+                call_id,
+                name,
+                arguments,
+            }),
+            AssistantPart::Text { .. }
+            | AssistantPart::Reasoning { .. }
+            | AssistantPart::Unknown => None,
+        })
+    }
+
+    /// Returns the answer text, parts joined.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.content
+            .iter()
+            .filter_map(|part| match part {
+                AssistantPart::Text { text } => Some(text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// `tool/start`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolStart {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// Working directory of this call.
+    pub cwd: OsPath,
+}
+
+/// Which stream a piece of live output belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// `tool/output`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolOutput {
+    /// The call.
+    pub call_id: String,
+    /// The stream.
+    pub stream: OutputStream,
+    /// The new piece.
+    pub delta: String,
+}
+
+/// How a tool call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It did what it was asked to.
+    Ok,
+    /// It failed and says how.
+    Error,
+    /// A person or the policy refused it.
+    Denied,
+    /// It took too long and was ended.
+    Timeout,
+    /// The run was cancelled while it ran or waited.
+    Cancelled,
+    /// The process ended before it began.
+    NotStarted,
+    /// The process ended while it ran.
+    Unknown,
+}
+
+/// A reference to the full text behind a capped one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// BLAKE3 of the bytes, hex.
+    pub blob: String,
+}
+
+/// `tool/result`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// What the model is told.
+    pub content: Vec<ContentPart>,
+    /// Whether it counts as a failure.
+    pub is_error: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The full text when `content` is capped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<BlobRef>,
+    /// Whether recovery wrote it instead of the tool.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub synthetic: bool,
+}
+
+/// `approval/asked`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalAsked {
+    /// Identifies the question.
+    pub approval_id: String,
+    /// The call it is about.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// The call's arguments.
+    pub arguments: String,
+    /// Why it is asked.
+    pub reason: String,
+}
+
+/// An answer to an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Yes, this once.
+    Approved,
+    /// Yes, and the like for the rest of the session.
+    ApprovedForSession,
+    /// No.
+    Denied,
+    /// Nobody answered in time, or the process ended first.
+    Expired,
+}
+
+/// `approval/decided`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalDecided {
+    /// The question.
+    pub approval_id: String,
+    /// The answer.
+    pub decision: Decision,
+    /// Who gave it.
+    pub by: String,
+    /// What the person added, told to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// `inbox/queued`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InboxQueued {
+    /// The message.
+    pub message_id: String,
+    /// What it says.
+    pub content: Vec<ContentPart>,
+}
+
+/// `inbox/taken` and `inbox/dropped`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InboxMark {
+    /// The message.
+    pub message_id: String,
+}
+
+/// A closed range of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeqRange {
+    /// First event.
+    pub from_seq: u64,
+    /// Last event.
+    pub to_seq: u64,
+}
+
+/// `compaction/summary`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionSummary {
+    /// What stands for the replaced items.
+    pub summary: Vec<ContentPart>,
+    /// The range it replaces.
+    pub replaces: SeqRange,
+    /// Items inside the range that stay as they are.
+    pub kept: Vec<u64>,
+    /// Size of the history before.
+    pub tokens_before: u64,
+    /// Size of the history after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_after: Option<u64>,
+    /// Tokens of the summary call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What made it; information only, replay does not depend on it.
+    pub algorithm: String,
+}
+
+/// Which way the head was moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeadReason {
+    /// Back to an earlier point.
+    Rewind,
+    /// Forward again.
+    Redo,
+}
+
+/// `history/head`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryHead {
+    /// The history becomes what it was right after this event.
+    pub seq: u64,
+    /// Which way.
+    pub reason: HeadReason,
+}
+
+/// `model/retry` and `model/error`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelTrouble {
+    /// 1-based attempt that failed.
+    pub attempt: u32,
+    /// HTTP status, when there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What the provider said.
+    pub message: String,
+    /// Wait before the next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+}
+
+macro_rules! vocabulary {
+    ($($(#[$doc:meta])* $variant:ident($data:ty) = $name:path, $ignorable:literal;)*) => {
+        /// A parsed payload.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Payload {
+            $($(#[$doc])* $variant($data),)*
+            /// A type this version does not know, or a plug-in's.
+            Other {
+                /// The type name.
+                kind: String,
+                /// Whether it may be passed over.
+                ignorable: bool,
+            },
+        }
+
+        impl Payload {
+            /// Returns the type name.
+            #[must_use]
+            pub fn kind(&self) -> &str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                    Self::Other { kind, .. } => kind,
+                }
+            }
+
+            /// Returns whether a reader that does not know the type may pass over it.
+            #[must_use]
+            pub fn ignorable(&self) -> bool {
+                match self {
+                    $(Self::$variant(_) => $ignorable,)*
+                    Self::Other { ignorable, .. } => *ignorable,
+                }
+            }
+
+            pub(crate) fn to_raw(&self) -> serde_json::Result<Box<RawValue>> {
+                match self {
+                    $(Self::$variant(data) => serde_json::value::to_raw_value(data),)*
+                    Self::Other { .. } => RawValue::from_string("{}".into()),
+                }
+            }
+
+            pub(crate) fn parse(event: &Event) -> Result<Self, PayloadError> {
+                match event.kind.as_str() {
+                    $($name => decode(event).map(Self::$variant),)*
+                    _ => Ok(Self::Other { kind: event.kind.clone(), ignorable: event.ignorable }),
+                }
+            }
+
+            /// Returns whether this version knows the type.
+            #[must_use]
+            pub fn is_known(kind: &str) -> bool {
+                [$($name),*].contains(&kind)
+            }
+        }
+    };
+}
+
+vocabulary! {
+    /// A turn begins.
+    TurnStart(TurnStart) = types::TURN_START, false;
+    /// A turn ends.
+    TurnEnd(TurnEnd) = types::TURN_END, false;
+    /// A model call begins.
+    StepStart(StepStart) = types::STEP_START, false;
+    /// A step ends, its tools included.
+    StepEnd(StepEnd) = types::STEP_END, false;
+    /// The system prompt and tools from here on.
+    SystemPrompt(SystemPrompt) = types::SYSTEM_PROMPT, false;
+    /// Something said to the model.
+    UserMessage(UserMessage) = types::USER_MESSAGE, false;
+    /// A piece of the answer as it streamed.
+    AssistantChunk(AssistantChunk) = types::ASSISTANT_CHUNK, false;
+    /// The whole answer.
+    AssistantMessage(AssistantMessage) = types::ASSISTANT_MESSAGE, false;
+    /// A tool is about to run.
+    ToolStart(ToolStart) = types::TOOL_START, false;
+    /// Live output of a tool.
+    ToolOutput(ToolOutput) = types::TOOL_OUTPUT, true;
+    /// What a tool gave.
+    ToolResult(ToolResult) = types::TOOL_RESULT, false;
+    /// A person is asked.
+    ApprovalAsked(ApprovalAsked) = types::APPROVAL_ASKED, false;
+    /// A person, or time, has answered.
+    ApprovalDecided(ApprovalDecided) = types::APPROVAL_DECIDED, false;
+    /// A message waits for its turn.
+    InboxQueued(InboxQueued) = types::INBOX_QUEUED, false;
+    /// A waiting message was taken.
+    InboxTaken(InboxMark) = types::INBOX_TAKEN, false;
+    /// A waiting message was withdrawn.
+    InboxDropped(InboxMark) = types::INBOX_DROPPED, false;
+    /// Part of the history is replaced by a summary.
+    CompactionSummary(CompactionSummary) = types::COMPACTION_SUMMARY, false;
+    /// The history moves to an earlier or later point.
+    HistoryHead(HistoryHead) = types::HISTORY_HEAD, false;
+    /// A model call failed and is tried again.
+    ModelRetry(ModelTrouble) = types::MODEL_RETRY, true;
+    /// A model call failed for good.
+    ModelError(ModelTrouble) = types::MODEL_ERROR, true;
+}
+
+fn decode<T: for<'a> Deserialize<'a>>(event: &Event) -> Result<T, PayloadError> {
+    let text = event.data.get();
+    match serde_json::from_str(text) {
+        Ok(data) => Ok(data),
+        Err(first) => {
+            // A lone surrogate escape is valid JSON text but no Rust string. One such character
+            // must not make a session unreadable (field reports 74 and 79).
+            let mended = replace_lone_surrogates(text);
+            let retry = match &mended {
+                Cow::Borrowed(_) => Err(first),
+                Cow::Owned(text) => serde_json::from_str(text),
+            };
+            retry.map_err(|e| PayloadError {
+                seq: event.seq,
+                kind: event.kind.clone(),
+                reason: e.to_string(),
+            })
+        }
+    }
+}
+
+/// Replaces `\uD800`..`\uDFFF` escapes that are not part of a pair by `\ufffd` in JSON text.
+#[must_use]
+pub fn replace_lone_surrogates(text: &str) -> Cow<'_, str> {
+    let unit = |at: usize| -> Option<u16> {
+        let hex = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(hex, 16).ok()
+    };
+    let mut out: Option<String> = None;
+    let mut copied = 0;
+    let mut at = 0;
+    let bytes = text.as_bytes();
+    while let Some(found) = bytes.get(at..).and_then(|rest| memchr::memchr(b'\\', rest)) {
+        let escape = at + found;
+        match unit(escape) {
+            Some(0xD800..=0xDBFF) if matches!(unit(escape + 6), Some(0xDC00..=0xDFFF)) => {
+                at = escape + 12;
+            }
+            Some(0xD800..=0xDFFF) => {
+                let out = out.get_or_insert_with(|| String::with_capacity(text.len()));
+                out.push_str(&text[copied..escape]);
+                out.push_str("\\ufffd");
+                at = escape + 6;
+                copied = at;
+            }
+            _ => at = escape + 2,
+        }
+    }
+    match out {
+        None => Cow::Borrowed(text),
+        Some(mut out) => {
+            out.push_str(&text[copied..]);
+            Cow::Owned(out)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lone_surrogates_are_replaced_and_pairs_kept() {
+        for (given, wanted) in [
+            (r#"{"a":"\ud83d\ude00"}"#, r#"{"a":"\ud83d\ude00"}"#),
+            (r#"{"a":"\ud83d"}"#, r#"{"a":"\ufffd"}"#),
+            (
+                r#"{"a":"\ude00x\ud83d\ud83d\ude00"}"#,
+                r#"{"a":"\ufffdx\ufffd\ud83d\ude00"}"#,
+            ),
+            (r#"{"a":"\\ud83d"}"#, r#"{"a":"\\ud83d"}"#),
+        ] {
+            assert_eq!(replace_lone_surrogates(given), wanted);
+        }
+    }
+
+    #[test]
+    fn an_event_with_a_lone_surrogate_is_readable() {
+        let event = Event::from_json(
+            0,
+            0,
+            types::USER_MESSAGE,
+            r#"{"content":[{"type":"text","text":"a\ud800b"}],"source":"user"}"#,
+            false,
+        )
+        .unwrap();
+        let Payload::UserMessage(message) = event.payload().unwrap() else {
+            panic!("wrong type")
+        };
+        assert_eq!(plain_text(&message.content), "a\u{fffd}b");
+    }
+}

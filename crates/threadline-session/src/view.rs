@@ -1,0 +1,667 @@
+//! The read model by turn, and the patches that keep a copy of it current.
+//!
+//! [`View::apply`] lets [`Transcript`] reduce the event and only translates what changed, so a page
+//! that applies the patches shows exactly what a fresh read would show.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{
+    ApplyError, Change, Event, Item, RunId, Status, Transcript,
+    limits::VIEW_OUTPUT_BYTES,
+    payload::{
+        AssistantMessage, AssistantPart, ChunkKind, ChunkPart, ContentPart, Decision, EndReason,
+        HeadReason, ModelRef, Outcome, SeqRange, StopReason, SystemReason, TurnContext, Usage,
+        UserSource,
+    },
+    transcript::CallKey,
+};
+
+/// The head of a turn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnHead {
+    /// Turn number.
+    pub turn: u64,
+    /// Its run.
+    pub run_id: RunId,
+    /// First event.
+    pub start_seq: u64,
+    /// Last event, once it has ended.
+    pub end_seq: Option<u64>,
+    /// Unix milliseconds.
+    pub started_at: u64,
+    /// Unix milliseconds.
+    pub ended_at: Option<u64>,
+    /// What it ran under.
+    pub context: Option<TurnContext>,
+    /// Why it ended.
+    pub reason: Option<EndReason>,
+    /// Tokens so far.
+    pub usage: Usage,
+}
+
+/// A turn with its items.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Turn {
+    /// The head.
+    #[serde(flatten)]
+    pub head: TurnHead,
+    /// Items in the order they are shown.
+    pub items: Vec<TurnItem>,
+}
+
+/// A streamed or final part of an assistant message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ViewPart {
+    /// Its kind; `tool_args` only while streaming.
+    pub kind: ChunkKind,
+    /// Its text.
+    pub text: String,
+}
+
+/// An approval as shown at its call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewApproval {
+    /// The question.
+    pub approval_id: String,
+    /// Why it was asked.
+    pub reason: String,
+    /// The answer.
+    pub decision: Option<Decision>,
+    /// Who gave it.
+    pub by: Option<String>,
+}
+
+/// A tool call with all that is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolItem {
+    /// Stable id of the item.
+    pub id: String,
+    /// The assistant message that made the call.
+    pub seq: u64,
+    /// Its step.
+    pub step: u64,
+    /// The provider's id.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// Arguments as JSON text.
+    pub arguments: String,
+    /// `tool/start`.
+    pub start_seq: Option<u64>,
+    /// `tool/result`.
+    pub result_seq: Option<u64>,
+    /// Unix milliseconds.
+    pub started_at: Option<u64>,
+    /// Unix milliseconds.
+    pub ended_at: Option<u64>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Whether it counts as a failure.
+    pub is_error: bool,
+    /// What the model was told.
+    pub content: Vec<ContentPart>,
+    /// Live output, capped at [`VIEW_OUTPUT_BYTES`].
+    pub output: String,
+    /// Whether recovery wrote the result.
+    pub synthetic: bool,
+    /// The approval asked for it.
+    pub approval: Option<ViewApproval>,
+}
+
+/// An assistant message, whole or in the making.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssistantItem {
+    /// Stable id of the item.
+    pub id: String,
+    /// First event of the step while streaming, then the message.
+    pub seq: u64,
+    /// Its step.
+    pub step: u64,
+    /// Whether it is still being written.
+    pub streaming: bool,
+    /// Whether it was cut short.
+    pub interrupted: bool,
+    /// Why it ended.
+    pub stop_reason: Option<StopReason>,
+    /// Who wrote it.
+    pub model: Option<ModelRef>,
+    /// Tokens.
+    pub usage: Option<Usage>,
+    /// Its parts; calls are items of their own.
+    pub parts: Vec<ViewPart>,
+}
+
+/// One item of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
+pub enum TurnItem {
+    /// System prompt.
+    System {
+        /// Stable id.
+        id: String,
+        /// Its event.
+        seq: u64,
+        /// Why it was logged.
+        reason: SystemReason,
+        /// The prompt.
+        text: String,
+        /// Names of the tools offered.
+        tools: Vec<String>,
+    },
+    /// User message.
+    User {
+        /// Stable id.
+        id: String,
+        /// Its event.
+        seq: u64,
+        /// Where it came from.
+        source: UserSource,
+        /// Parts.
+        content: Vec<ContentPart>,
+    },
+    /// Assistant message.
+    Assistant(AssistantItem),
+    /// Tool call.
+    Tool(ToolItem),
+    /// Compaction.
+    Compaction {
+        /// Stable id.
+        id: String,
+        /// Its event.
+        seq: u64,
+        /// What stands for the replaced items.
+        summary: Vec<ContentPart>,
+        /// What it replaces.
+        replaces: SeqRange,
+    },
+    /// The head moved.
+    Head {
+        /// Stable id.
+        id: String,
+        /// Its event.
+        seq: u64,
+        /// Where to.
+        to_seq: u64,
+        /// Which way.
+        reason: HeadReason,
+    },
+    /// Trouble with the model.
+    Notice {
+        /// Stable id.
+        id: String,
+        /// Its event.
+        seq: u64,
+        /// Event type.
+        #[serde(rename = "type")]
+        kind: &'static str,
+        /// What the provider said.
+        message: String,
+        /// Attempt that failed.
+        attempt: u32,
+        /// HTTP status.
+        status: Option<u16>,
+        /// Wait before the next attempt.
+        delay_ms: Option<u64>,
+    },
+}
+
+impl TurnItem {
+    /// Returns the stable id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::System { id, .. }
+            | Self::User { id, .. }
+            | Self::Compaction { id, .. }
+            | Self::Head { id, .. }
+            | Self::Notice { id, .. } => id,
+            Self::Assistant(item) => &item.id,
+            Self::Tool(item) => &item.id,
+        }
+    }
+}
+
+/// One change of the read model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Patch {
+    /// Sets the head of a turn.
+    Turn {
+        /// The head.
+        turn: TurnHead,
+    },
+    /// Sets an item by its id.
+    Item {
+        /// Turn number.
+        turn: u64,
+        /// The item.
+        item: TurnItem,
+    },
+    /// Appends text to a part of an item, or to a tool's live output.
+    Append {
+        /// Turn number.
+        turn: u64,
+        /// The item.
+        id: String,
+        /// The part.
+        part: usize,
+        /// `text`, `reasoning`, `tool_args` or `output`.
+        kind: &'static str,
+        /// The text.
+        text: String,
+    },
+    /// Sets how the session stands.
+    Status {
+        /// The status.
+        status: Status,
+        /// Whether a turn is open.
+        running: bool,
+    },
+}
+
+/// The read model of one session.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    transcript: Transcript,
+    turns: Vec<Turn>,
+    tools: HashMap<CallKey, (usize, usize)>,
+    /// Tokens of all turns before the newest.
+    usage_before: Usage,
+}
+
+fn chunk_name(kind: ChunkKind) -> &'static str {
+    match kind {
+        ChunkKind::Text => "text",
+        ChunkKind::Reasoning => "reasoning",
+        ChunkKind::ToolArgs => "tool_args",
+    }
+}
+
+impl View {
+    /// Starts with an empty log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the state underneath.
+    #[must_use]
+    pub fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// Returns all turns.
+    #[must_use]
+    pub fn turns(&self) -> &[Turn] {
+        &self.turns
+    }
+
+    /// Applies the next event and returns what changed.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; the view is then unchanged.
+    pub fn apply(&mut self, event: &Event) -> Result<Vec<Patch>, ApplyError> {
+        let before = self.transcript.status();
+        let change = self.transcript.apply(event)?;
+        let mut patches = self.translate(event, change);
+        let status = self.transcript.status();
+        if status != before {
+            let running = self.transcript.open_turn().is_some();
+            patches.push(Patch::Status { status, running });
+        }
+        Ok(patches)
+    }
+
+    fn translate(&mut self, event: &Event, change: Change) -> Vec<Patch> {
+        match change {
+            Change::TurnStarted => self.turn_started(event),
+            Change::TurnEnded(reason) => {
+                let Some(turn) = self.turns.last_mut() else {
+                    return Vec::new();
+                };
+                turn.head.end_seq = Some(event.seq);
+                turn.head.ended_at = Some(event.time);
+                turn.head.reason = Some(reason);
+                let head = turn.head.clone();
+                let mut patches = self.stop_streaming();
+                patches.push(Patch::Turn { turn: head });
+                patches
+            }
+            Change::StepEnded => {
+                let used = minus(&self.transcript.facts().usage, &self.usage_before);
+                let Some(turn) = self.turns.last_mut() else {
+                    return Vec::new();
+                };
+                turn.head.usage = used;
+                vec![Patch::Turn {
+                    turn: turn.head.clone(),
+                }]
+            }
+            Change::Item(item) => self.item(event, item),
+            Change::Chunk(parts) => self.chunk(event, &parts),
+            Change::CallStarted(key) => self.tool(key, |tool| {
+                tool.start_seq = Some(event.seq);
+                tool.started_at = Some(event.time);
+            }),
+            Change::CallOutput(Some(key), output) => self.output(key, &output.delta),
+            Change::CallAnswered(Some(key), result) => self.tool(key, |tool| {
+                tool.result_seq = Some(event.seq);
+                tool.ended_at = Some(event.time);
+                tool.outcome = Some(result.outcome);
+                tool.is_error = result.is_error;
+                tool.content.clone_from(&result.content);
+                tool.synthetic = result.synthetic;
+            }),
+            Change::ApprovalAsked(Some(key), asked) => self.tool(key, |tool| {
+                tool.approval = Some(ViewApproval {
+                    approval_id: asked.approval_id.clone(),
+                    reason: asked.reason.clone(),
+                    decision: None,
+                    by: None,
+                });
+            }),
+            Change::ApprovalDecided(Some(key), decided) => self.tool(key, |tool| {
+                if let Some(approval) = &mut tool.approval {
+                    approval.decision = Some(decided.decision);
+                    approval.by = Some(decided.by.clone());
+                }
+            }),
+            Change::Head(head) => self.push(TurnItem::Head {
+                id: item_id(event.seq),
+                seq: event.seq,
+                to_seq: head.seq,
+                reason: head.reason,
+            }),
+            Change::Trouble(kind, trouble) => self.push(TurnItem::Notice {
+                id: item_id(event.seq),
+                seq: event.seq,
+                kind,
+                message: trouble.message,
+                attempt: trouble.attempt,
+                status: trouble.status,
+                delay_ms: trouble.delay_ms,
+            }),
+            Change::StepStarted
+            | Change::CallOutput(None, _)
+            | Change::CallAnswered(None, _)
+            | Change::ApprovalAsked(None, _)
+            | Change::ApprovalDecided(None, _)
+            | Change::Inbox
+            | Change::Nothing => Vec::new(),
+        }
+    }
+
+    fn turn_started(&mut self, event: &Event) -> Vec<Patch> {
+        let Some(open) = self.transcript.open_turn() else {
+            return Vec::new();
+        };
+        self.usage_before = self.transcript.facts().usage;
+        let head = TurnHead {
+            turn: open.turn,
+            run_id: open.run_id.clone(),
+            start_seq: event.seq,
+            end_seq: None,
+            started_at: event.time,
+            ended_at: None,
+            context: self.transcript.context().cloned(),
+            reason: None,
+            usage: Usage::default(),
+        };
+        self.turns.push(Turn {
+            head: head.clone(),
+            items: Vec::new(),
+        });
+        vec![Patch::Turn { turn: head }]
+    }
+
+    fn item(&mut self, event: &Event, item: Item) -> Vec<Patch> {
+        let seq = event.seq;
+        let id = item_id(seq);
+        match item {
+            Item::System(prompt) => self.push(TurnItem::System {
+                id,
+                seq,
+                reason: prompt.reason,
+                text: prompt.text.clone(),
+                tools: prompt.tools.iter().map(|tool| tool.name.clone()).collect(),
+            }),
+            Item::User(message) => self.push(TurnItem::User {
+                id,
+                seq,
+                source: message.source,
+                content: message.content.clone(),
+            }),
+            Item::Summary(summary) => self.push(TurnItem::Compaction {
+                id,
+                seq,
+                summary: summary.summary.clone(),
+                replaces: summary.replaces,
+            }),
+            Item::Assistant(message) => self.assistant(seq, &message),
+            Item::ToolResult(_) => Vec::new(),
+        }
+    }
+
+    fn assistant(&mut self, seq: u64, message: &Arc<AssistantMessage>) -> Vec<Patch> {
+        let parts = message
+            .content
+            .iter()
+            .filter_map(|part| match part {
+                AssistantPart::Text { text } => Some((ChunkKind::Text, text)),
+                AssistantPart::Reasoning { text } => Some((ChunkKind::Reasoning, text)),
+                AssistantPart::ToolCall { .. } | AssistantPart::Unknown => None,
+            })
+            .map(|(kind, text)| ViewPart {
+                kind,
+                text: text.clone(),
+            })
+            .collect();
+        let mut patches = self.push(TurnItem::Assistant(AssistantItem {
+            id: step_id(message.step),
+            seq,
+            step: message.step,
+            streaming: false,
+            interrupted: message.interrupted,
+            stop_reason: Some(message.stop_reason),
+            model: Some(message.model.clone()),
+            usage: message.usage,
+            parts,
+        }));
+        for (index, call) in message.calls().enumerate() {
+            let item = ToolItem {
+                id: format!("call:{seq}:{index}"),
+                seq,
+                step: message.step,
+                call_id: call.call_id.into(),
+                name: call.name.into(),
+                arguments: call.arguments.into(),
+                start_seq: None,
+                result_seq: None,
+                started_at: None,
+                ended_at: None,
+                outcome: None,
+                is_error: false,
+                content: Vec::new(),
+                output: String::new(),
+                synthetic: false,
+                approval: None,
+            };
+            patches.extend(self.push(TurnItem::Tool(item)));
+            if let Some(turn) = self.turns.len().checked_sub(1) {
+                let at = self.turns[turn].items.len() - 1;
+                self.tools.insert(
+                    CallKey {
+                        assistant_seq: seq,
+                        index,
+                    },
+                    (turn, at),
+                );
+            }
+        }
+        patches
+    }
+
+    fn chunk(&mut self, event: &Event, parts: &[ChunkPart]) -> Vec<Patch> {
+        let Some(step) = self.transcript.open_step().map(|step| step.step) else {
+            return Vec::new();
+        };
+        let id = step_id(step);
+        let mut patches = Vec::new();
+        let known = self
+            .turns
+            .last()
+            .is_some_and(|turn| turn.items.iter().rev().any(|item| item.id() == id));
+        if !known {
+            patches = self.push(TurnItem::Assistant(AssistantItem {
+                id: id.clone(),
+                seq: event.seq,
+                step,
+                streaming: true,
+                interrupted: false,
+                stop_reason: None,
+                model: None,
+                usage: None,
+                parts: Vec::new(),
+            }));
+        }
+        let Some(turn) = self.turns.last_mut() else {
+            return patches;
+        };
+        let number = turn.head.turn;
+        let Some(TurnItem::Assistant(item)) =
+            turn.items.iter_mut().rev().find(|item| item.id() == id)
+        else {
+            return patches;
+        };
+        for part in parts {
+            // Part indexes come from a stream; a hole is filled so that they stay positions, and
+            // a wild one is put at the end instead of being believed.
+            let at = (part.index as usize).min(item.parts.len() + 1);
+            while item.parts.len() <= at {
+                item.parts.push(ViewPart {
+                    kind: part.kind,
+                    text: String::new(),
+                });
+            }
+            if item.parts[at].text.is_empty() {
+                item.parts[at].kind = part.kind;
+            }
+            item.parts[at].text.push_str(&part.delta);
+            patches.push(Patch::Append {
+                turn: number,
+                id: id.clone(),
+                part: at,
+                kind: chunk_name(part.kind),
+                text: part.delta.clone(),
+            });
+        }
+        patches
+    }
+
+    fn output(&mut self, key: CallKey, delta: &str) -> Vec<Patch> {
+        let Some((turn, tool)) = self.tool_mut(key) else {
+            return Vec::new();
+        };
+        let room = VIEW_OUTPUT_BYTES.saturating_sub(tool.output.len());
+        let cut = (0..=room.min(delta.len()))
+            .rev()
+            .find(|at| delta.is_char_boundary(*at));
+        let text = &delta[..cut.unwrap_or(0)];
+        if text.is_empty() {
+            return Vec::new();
+        }
+        tool.output.push_str(text);
+        let id = tool.id.clone();
+        vec![Patch::Append {
+            turn,
+            id,
+            part: 0,
+            kind: "output",
+            text: text.into(),
+        }]
+    }
+
+    fn tool(&mut self, key: CallKey, change: impl FnOnce(&mut ToolItem)) -> Vec<Patch> {
+        let Some((turn, tool)) = self.tool_mut(key) else {
+            return Vec::new();
+        };
+        change(tool);
+        vec![Patch::Item {
+            turn,
+            item: TurnItem::Tool(tool.clone()),
+        }]
+    }
+
+    fn tool_mut(&mut self, key: CallKey) -> Option<(u64, &mut ToolItem)> {
+        let (turn, at) = *self.tools.get(&key)?;
+        let turn = self.turns.get_mut(turn)?;
+        match turn.items.get_mut(at) {
+            Some(TurnItem::Tool(tool)) => Some((turn.head.turn, tool)),
+            _ => None,
+        }
+    }
+
+    /// Sets an item by its id in the newest turn. What is logged before the first turn is kept in
+    /// the log and not shown.
+    fn push(&mut self, item: TurnItem) -> Vec<Patch> {
+        let Some(turn) = self.turns.last_mut() else {
+            return Vec::new();
+        };
+        let number = turn.head.turn;
+        let replaces =
+            |old: &&mut TurnItem| matches!(old, TurnItem::Assistant(_)) && old.id() == item.id();
+        match turn.items.iter_mut().rev().find(replaces) {
+            Some(old) => *old = item.clone(),
+            None => turn.items.push(item.clone()),
+        }
+        vec![Patch::Item { turn: number, item }]
+    }
+
+    fn stop_streaming(&mut self) -> Vec<Patch> {
+        let Some(turn) = self.turns.last_mut() else {
+            return Vec::new();
+        };
+        let number = turn.head.turn;
+        turn.items
+            .iter_mut()
+            .filter_map(|item| match item {
+                TurnItem::Assistant(assistant) if assistant.streaming => {
+                    assistant.streaming = false;
+                    Some(Patch::Item {
+                        turn: number,
+                        item: item.clone(),
+                    })
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn item_id(seq: u64) -> String {
+    format!("seq:{seq}")
+}
+
+fn step_id(step: u64) -> String {
+    format!("step:{step}")
+}
+
+fn minus(total: &Usage, part: &Usage) -> Usage {
+    let sub = |a: Option<u64>, b: Option<u64>| a.map(|a| a.saturating_sub(b.unwrap_or(0)));
+    Usage {
+        input_tokens: total.input_tokens.saturating_sub(part.input_tokens),
+        output_tokens: total.output_tokens.saturating_sub(part.output_tokens),
+        cached_input_tokens: sub(total.cached_input_tokens, part.cached_input_tokens),
+        reasoning_tokens: sub(total.reasoning_tokens, part.reasoning_tokens),
+    }
+}

@@ -1,0 +1,1 @@
+//! The session store: all semantics once, over a small backend seam

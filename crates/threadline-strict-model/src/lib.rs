@@ -1,0 +1,1 @@
+//! A strict model server for tests: refuses what the real ones refuse

@@ -1,0 +1,101 @@
+import { errorFromResponse, unreachable } from "./problem";
+import type {
+  Decision,
+  LogPage,
+  RequestDetail,
+  RequestHead,
+  ServerConfig,
+  SessionDetail,
+  SessionPage,
+  Summary,
+  TurnsResponse,
+} from "./types";
+
+const root = "/api/agent";
+
+export type ArchivedFilter = "false" | "true" | "all";
+
+export interface SummaryPatch {
+  title?: string | null;
+  archived?: boolean;
+  pinned?: boolean;
+  revision: number;
+}
+
+async function request(path: string, init?: RequestInit): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(root + path, { credentials: "same-origin", cache: "no-store", ...init });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw unreachable();
+  }
+  if (!response.ok) throw await errorFromResponse(response);
+  return response;
+}
+
+async function json<T>(path: string, init?: RequestInit): Promise<T> {
+  const response = await request(path, init);
+  return (await response.json()) as T;
+}
+
+function send(method: string, body: unknown): RequestInit {
+  return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+}
+
+const session = (id: string): string => `/sessions/${encodeURIComponent(id)}`;
+
+export const api = {
+  config: () => json<ServerConfig>("/config"),
+
+  sessions(
+    query: { cursor?: string | undefined; query: string; archived: ArchivedFilter; limit: number },
+    signal?: AbortSignal,
+  ) {
+    const params = new URLSearchParams({ limit: String(query.limit), archived: query.archived });
+    if (query.query !== "") params.set("query", query.query);
+    if (query.cursor !== undefined) params.set("cursor", query.cursor);
+    return json<SessionPage>(`/sessions?${params}`, signal ? { signal } : {});
+  },
+
+  session: (id: string, signal?: AbortSignal) =>
+    json<SessionDetail>(session(id), signal ? { signal } : {}),
+
+  turns: (id: string, signal?: AbortSignal) =>
+    json<TurnsResponse>(`${session(id)}/turns`, signal ? { signal } : {}),
+
+  log: (id: string, from: number, limit: number, signal?: AbortSignal) =>
+    json<LogPage>(`${session(id)}/log?from=${from}&limit=${limit}`, signal ? { signal } : {}),
+
+  requests: (id: string, signal?: AbortSignal) =>
+    json<{ requests: RequestHead[] }>(`${session(id)}/requests`, signal ? { signal } : {}),
+
+  requestOf: (id: string, step: number, signal?: AbortSignal) =>
+    json<RequestDetail>(`${session(id)}/requests/${step}`, signal ? { signal } : {}),
+
+  update: (id: string, patch: SummaryPatch) => json<Summary>(session(id), send("PATCH", patch)),
+
+  async remove(id: string, keepalive = false): Promise<void> {
+    await request(session(id), { method: "DELETE", keepalive });
+  },
+
+  async cancel(id: string): Promise<void> {
+    await request(`${session(id)}/cancel`, { method: "POST" });
+  },
+
+  async decide(runId: string, callId: string, decision: Decision, comment: string): Promise<void> {
+    const path = `/approvals/${encodeURIComponent(runId)}/${encodeURIComponent(callId)}`;
+    await request(path, send("POST", comment === "" ? { decision } : { decision, comment }));
+  },
+
+  /**
+   * `after` is left out when nothing is known yet: the route then starts at the first event, and
+   * no negative number ever reaches a server that counts from zero.
+   */
+  eventsUrl(id: string, after: number): string {
+    const position = after >= 0 ? `after=${after}&` : "";
+    return `${root}${session(id)}/events?${position}view=1`;
+  },
+
+  streamUrl: `${root}/stream`,
+};

@@ -1,0 +1,61 @@
+import type { ReactNode } from "react";
+import type { HumanError } from "../api/problem";
+import { Icon } from "./Icon";
+
+interface ErrorBannerProps {
+  error: HumanError;
+  onDismiss?: () => void;
+  onRetry?: () => void;
+  children?: ReactNode;
+}
+
+export function ErrorBanner({ error, onDismiss, onRetry, children }: ErrorBannerProps) {
+  return (
+    <div className="error-banner" role="alert" data-testid="error-banner" data-code={error.code}>
+      <Icon name="warning" />
+      <div className="error-text">
+        <strong>{error.message}</strong>
+        {error.hint !== undefined && <span>{error.hint}</span>}
+        {children}
+      </div>
+      {onRetry !== undefined && (
+        <button type="button" className="button small" onClick={onRetry}>
+          Try again
+        </button>
+      )}
+      {onDismiss !== undefined && (
+        <button type="button" className="icon-button" aria-label="Dismiss" onClick={onDismiss}>
+          <Icon name="cross" />
+        </button>
+      )}
+    </div>
+  );
+}
+
+const statusText: Record<string, string> = {
+  idle: "Idle",
+  running: "Running",
+  waiting: "Needs approval",
+  interrupted: "Interrupted",
+  damaged: "Damaged",
+  unsupported: "Unsupported",
+  completed: "Completed",
+  cancelled: "Stopped",
+  blocked: "Blocked",
+  error: "Failed",
+  max_steps: "Step limit reached",
+  max_tokens: "Token limit reached",
+};
+
+export function statusLabel(status: string): string {
+  return statusText[status] ?? status;
+}
+
+export function Status({ status }: { status: string }) {
+  return (
+    <span className="status" data-status={status}>
+      <span className="status-dot" aria-hidden="true" />
+      {statusLabel(status)}
+    </span>
+  );
+}

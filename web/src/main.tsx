@@ -1,0 +1,32 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { Page } from "./components/Page";
+import { ErrorBoundary } from "./components/ErrorBoundary";
+import { applySavedTheme } from "./hooks/useTheme";
+import { App, AppContext } from "./state/app";
+import { probe } from "./state/probe";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/layout.css";
+import "./styles/sessions.css";
+import "./styles/conversation.css";
+import "./styles/items.css";
+import "./styles/composer.css";
+import "./styles/inspect.css";
+
+applySavedTheme();
+probe.install();
+const app = new App();
+app.start();
+
+const root = document.getElementById("root");
+if (root === null) throw new Error("the page has no root element");
+createRoot(root).render(
+  <StrictMode>
+    <ErrorBoundary>
+      <AppContext value={app}>
+        <Page />
+      </AppContext>
+    </ErrorBoundary>
+  </StrictMode>,
+);

@@ -1,0 +1,176 @@
+import { api } from "../api/client";
+import { ApiError, toHuman, type HumanError } from "../api/problem";
+import type { Damage, Summary, TurnsResponse, ViewMessage } from "../api/types";
+import { applyView, emptyModel, fromSnapshot, type ReadModel } from "../model/patch";
+import { Follower, type ConnectionState } from "../sse/follower";
+import { LogStore } from "./logStore";
+import { probe } from "./probe";
+import { Store } from "./store";
+
+export interface SessionViewState {
+  id: string | null;
+  phase: "none" | "loading" | "ready" | "error";
+  error: HumanError | null;
+  model: ReadModel;
+  damage: Damage | null;
+  summary: Summary | null;
+  connection: ConnectionState;
+  /** Why following ended for good, when it did. */
+  followError: HumanError | null;
+  log: LogStore | null;
+}
+
+const nothing: SessionViewState = {
+  id: null,
+  phase: "none",
+  error: null,
+  model: emptyModel,
+  damage: null,
+  summary: null,
+  connection: "idle",
+  followError: null,
+  log: null,
+};
+
+/** The session on the screen: a snapshot of the server's read model, then its patches. */
+export class SessionView {
+  readonly state = new Store<SessionViewState>(nothing);
+  /** Called when the session's status may have changed, so that lists can refresh. */
+  onActivity: () => void = () => {};
+
+  #generation = new AbortController();
+  #follower: Follower | undefined;
+  #model: ReadModel = emptyModel;
+  #flush: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    const wake = (): void => this.#follower?.wake();
+    globalThis.addEventListener?.("online", wake);
+    globalThis.document?.addEventListener("visibilitychange", wake);
+  }
+
+  /** Shows a session. `justStarted` tolerates that its first bytes are not on disk yet. */
+  async open(id: string | null, justStarted = false): Promise<void> {
+    if (id === this.state.get().id && id !== null && this.state.get().phase !== "error") return;
+    this.#close();
+    probe.reset(id, -1);
+    if (id === null) {
+      this.state.set(nothing);
+      return;
+    }
+    const generation = this.#generation;
+    this.state.set({ ...nothing, id, phase: "loading", connection: "connecting" });
+    try {
+      const snapshot = await this.#snapshot(id, justStarted, generation.signal);
+      if (generation.signal.aborted) return;
+      this.#show(id, snapshot);
+      void this.refreshSummary();
+    } catch (error) {
+      if (generation.signal.aborted) return;
+      this.state.patch({ phase: "error", error: toHuman(error), connection: "error" });
+    }
+  }
+
+  reload(): void {
+    const { id } = this.state.get();
+    this.#close();
+    this.state.set(nothing);
+    void this.open(id);
+  }
+
+  async refreshSummary(): Promise<void> {
+    const { id } = this.state.get();
+    if (id === null) return;
+    try {
+      const { summary } = await api.session(id, this.#generation.signal);
+      if (this.state.get().id === id) this.state.patch({ summary });
+    } catch {
+      // The heading is a convenience; the conversation itself already shows what is wrong.
+    }
+  }
+
+  acceptSummary(summary: Summary): void {
+    if (this.state.get().id === summary.id) this.state.patch({ summary });
+  }
+
+  #close(): void {
+    this.#generation.abort();
+    this.#generation = new AbortController();
+    this.#follower?.stop();
+    this.#follower = undefined;
+    this.state.get().log?.close();
+    clearTimeout(this.#flush);
+    this.#flush = undefined;
+    this.#model = emptyModel;
+  }
+
+  async #snapshot(id: string, justStarted: boolean, signal: AbortSignal): Promise<TurnsResponse> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await api.turns(id, signal);
+      } catch (error) {
+        const early = error instanceof ApiError && error.status === 404 && justStarted;
+        if (!early || attempt >= 20) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
+  }
+
+  #show(id: string, snapshot: TurnsResponse): void {
+    this.#model = fromSnapshot(snapshot);
+    const log = new LogStore(id, snapshot.lastSeq);
+    probe.reset(id, snapshot.lastSeq);
+    this.state.patch({ phase: "ready", model: this.#model, damage: snapshot.damage, log });
+    const follower = new Follower({
+      url: (after) => api.eventsUrl(id, after),
+      lastSeq: snapshot.lastSeq,
+      onView: (view) => this.#apply(view),
+      onEvent: (event) => {
+        probe.event(event.seq);
+        log.add(event);
+      },
+      onCaughtUp: (reconnected) => {
+        if (reconnected && this.#model.running) void this.#resync(id);
+      },
+      onState: (connection) => {
+        if (this.#follower === follower) this.state.patch({ connection });
+      },
+      onFatal: (error) => this.state.patch({ followError: toHuman(error) }),
+    });
+    this.#follower = follower;
+    void follower.run();
+  }
+
+  #apply(view: ViewMessage): void {
+    const next = applyView(this.#model, view);
+    if (next === this.#model) return;
+    probe.view(view.seq);
+    const settled = next.running !== this.#model.running || next.status !== this.#model.status;
+    this.#model = next;
+    this.#flush ??= setTimeout(() => {
+      this.#flush = undefined;
+      this.state.patch({ model: this.#model });
+    }, 16);
+    if (settled) {
+      this.onActivity();
+      void this.refreshSummary();
+    }
+  }
+
+  /**
+   * A server that was killed mid-run writes no closing events until someone resumes the session, so
+   * after a reconnect the stream alone would leave the turn "running" for ever.
+   */
+  async #resync(id: string): Promise<void> {
+    try {
+      const snapshot = await api.turns(id, this.#generation.signal);
+      if (this.state.get().id !== id || snapshot.running) return;
+      if (snapshot.lastSeq < this.#model.viewSeq) return;
+      this.#model = fromSnapshot(snapshot);
+      this.state.patch({ model: this.#model, damage: snapshot.damage });
+      this.onActivity();
+    } catch {
+      // The next reconnect asks again.
+    }
+  }
+}
