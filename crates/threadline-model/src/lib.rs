@@ -1,1 +1,28 @@
-//! Model providers: streaming, retries and dialects
+//! Model providers: one streaming interface, each provider's dialect, and retries.
+//!
+//! A [`Provider`] turns a [`Request`](threadline_session::Request) into its own dialect and
+//! streams the answer as [`ModelEvent`]s. The crate reads no environment variable, no
+//! configuration file and no home directory; its callers pass everything in a
+//! [`ProviderConfig`].
+//!
+//! - `openai-chat` speaks Chat Completions to any compatible server.
+//! - `offline` is a deterministic demonstration that needs no network.
+//!
+//! What a model sends is untrusted: every buffer is bounded by [`limits`], invalid UTF-8 and lone
+//! surrogates are replaced at entry, and nothing in it can panic the process.
+
+mod config;
+mod detect;
+mod error;
+mod http;
+pub mod limits;
+mod offline;
+mod openai_chat;
+mod provider;
+mod retry;
+mod sse;
+
+pub use config::{ConfigError, ProviderConfig, Secret, build, key_variable};
+pub use detect::{OLLAMA_URL, detect, detect_ollama};
+pub use error::ModelError;
+pub use provider::{Completion, ModelEvent, ModelStream, PROVIDERS, Provider};

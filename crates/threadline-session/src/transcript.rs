@@ -1,6 +1,9 @@
 //! The one reducer: events in, state out.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use serde::Serialize;
 
@@ -216,6 +219,7 @@ pub struct Transcript {
     asked: HashMap<String, ApprovalAsked>,
     inbox: Vec<Queued>,
     facts: Facts,
+    registered: Option<Arc<BTreeSet<String>>>,
 }
 
 impl Transcript {
@@ -223,6 +227,16 @@ impl Transcript {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Starts with an empty log that may hold these event types of plug-ins besides the known
+    /// ones. They are passed over.
+    #[must_use]
+    pub fn with_registered(types: Arc<BTreeSet<String>>) -> Self {
+        Self {
+            registered: Some(types),
+            ..Self::default()
+        }
     }
 
     /// Folds events that start at sequence number 0.
@@ -366,33 +380,54 @@ impl Transcript {
             .collect()
     }
 
+    /// Checks that a batch could be applied, without applying it.
+    ///
+    /// # Errors
+    /// What [`apply`](Self::apply) would say of the first event that could not.
+    pub fn check(&self, batch: &[Event]) -> Result<(), ApplyError> {
+        for (event, expected) in batch.iter().zip(self.next_seq..) {
+            self.parse(event, expected)?;
+        }
+        Ok(())
+    }
+
     /// Applies the next event.
     ///
     /// # Errors
     /// [`ApplyError`]; the transcript is then unchanged.
     pub fn apply(&mut self, event: &Event) -> Result<Change, ApplyError> {
-        if event.seq != self.next_seq {
-            return Err(ApplyError::OutOfOrder {
-                expected: self.next_seq,
-                found: event.seq,
-            });
-        }
-        let payload = event.payload()?;
-        if let Payload::Other {
-            kind,
-            ignorable: false,
-        } = &payload
-        {
-            return Err(ApplyError::UnknownType {
-                seq: event.seq,
-                kind: kind.clone(),
-            });
-        }
+        let payload = self.parse(event, self.next_seq)?;
         self.next_seq = event.seq + 1;
         self.last_time = event.time;
         self.facts.events += 1;
         self.facts.updated_at = event.time;
         Ok(self.reduce(event, payload))
+    }
+
+    fn parse(&self, event: &Event, expected: u64) -> Result<Payload, ApplyError> {
+        if event.seq != expected {
+            return Err(ApplyError::OutOfOrder {
+                expected,
+                found: event.seq,
+            });
+        }
+        let payload = event.payload()?;
+        match &payload {
+            Payload::Other {
+                kind,
+                ignorable: false,
+            } if !self
+                .registered
+                .as_ref()
+                .is_some_and(|types| types.contains(kind)) =>
+            {
+                Err(ApplyError::UnknownType {
+                    seq: event.seq,
+                    kind: kind.clone(),
+                })
+            }
+            _ => Ok(payload),
+        }
     }
 
     fn reduce(&mut self, event: &Event, payload: Payload) -> Change {

@@ -294,10 +294,25 @@ impl View {
         Self::default()
     }
 
+    /// Starts on a transcript that has seen no event yet.
+    #[must_use]
+    pub fn over(transcript: Transcript) -> Self {
+        Self {
+            transcript,
+            ..Self::default()
+        }
+    }
+
     /// Returns the state underneath.
     #[must_use]
     pub fn transcript(&self) -> &Transcript {
         &self.transcript
+    }
+
+    /// Gives up the read model for the state underneath.
+    #[must_use]
+    pub fn into_transcript(self) -> Transcript {
+        self.transcript
     }
 
     /// Returns all turns.

@@ -1,0 +1,58 @@
+//! Every bound of the tools, in one place.
+
+use std::time::Duration;
+
+/// Most bytes of text in one tool result, notes included.
+pub const RESULT_BYTES: usize = 32 * 1024;
+/// Room kept inside [`RESULT_BYTES`] for the note that says what was left out.
+pub const NOTE_BYTES: usize = 512;
+/// Most bytes of the arguments of one tool call.
+pub const ARGUMENT_BYTES: usize = 16 * 1024 * 1024;
+/// Most bytes of one path argument.
+pub const PATH_BYTES: usize = 4096;
+/// Most symbolic links followed while one path is resolved.
+pub const SYMLINKS: usize = 40;
+
+/// Most lines that `read` shows at once, and its default.
+pub const READ_LINES: u64 = 2_000;
+/// Bytes at the start of a file that are looked at to tell text from binary.
+pub const SNIFF_BYTES: usize = 8 * 1024;
+
+/// Most entries that `ls` shows.
+pub const LS_ENTRIES: usize = 1_000;
+/// Most paths that `find` shows, and its default.
+pub const FIND_PATHS: u64 = 1_000;
+/// Most matching lines that `grep` shows, and its default.
+pub const GREP_LINES: u64 = 500;
+/// Most bytes of one matching line that `grep` shows.
+pub const GREP_LINE_BYTES: usize = 500;
+/// Most memory that searching one file may take; a file with a longer line is passed over.
+pub const GREP_HEAP_BYTES: usize = 16 * 1024 * 1024;
+/// Most bytes a compiled pattern of `grep` or `find` may take.
+pub const PATTERN_COMPILED_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes of a pattern.
+pub const PATTERN_BYTES: usize = 4 * 1024;
+/// Most files and folders that one `find`, `grep` or `ls` looks at.
+pub const WALK_ENTRIES: usize = 500_000;
+
+/// Most bytes that `write` writes and `edit` reads or writes.
+pub const FILE_BYTES: usize = 8 * 1024 * 1024;
+/// Most bytes of the diff in a result of `edit`.
+pub const DIFF_BYTES: usize = 16 * 1024;
+/// Longest time spent on finding a small diff; after it the diff is correct but coarser.
+pub const DIFF_TIME: Duration = Duration::from_millis(500);
+/// Most line numbers that an error of `edit` names.
+pub const NEAR_LINES: usize = 10;
+
+/// Time that a shell command gets when it names none.
+pub const SHELL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(120);
+/// Most time that a shell command can ask for.
+pub const SHELL_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Most bytes of a shell command; the kernel takes 128 KiB for one argument.
+pub const COMMAND_BYTES: usize = 64 * 1024;
+/// Most bytes read from a pipe at once, which is also the longest piece of live output.
+pub const PIPE_BYTES: usize = 8 * 1024;
+/// Most bytes of live output that one call forwards; the result still has head and tail of all.
+pub const LIVE_BYTES: usize = 1024 * 1024;
+/// Time that the pipes get to run dry after the last process of a command is gone.
+pub const DRAIN_TIME: Duration = Duration::from_secs(2);

@@ -1,0 +1,64 @@
+//! The interface that every provider implements.
+
+use futures_util::stream::BoxStream;
+use threadline_session::{
+    Request,
+    payload::{AssistantPart, ChunkPart, ModelTrouble, Opaque, StopReason, Usage},
+};
+
+use crate::ModelError;
+
+/// Names of the providers that this version can build.
+pub const PROVIDERS: &[&str] = &["openai-chat", "offline"];
+
+/// The events of one model call.
+pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
+
+/// A model provider.
+///
+/// Implementations keep no conversation: everything a call needs is in its request.
+pub trait Provider: Send + Sync {
+    /// Returns the provider's name as sessions record it, e.g. `openai-chat`.
+    fn name(&self) -> &str;
+
+    /// Returns the request in the provider's own dialect.
+    ///
+    /// It MUST be pure: equal requests give byte-identical JSON, and the history of a longer
+    /// request begins with the bytes of the shorter one, so that provider-side prompt caches hit.
+    fn body(&self, request: &Request) -> serde_json::Value;
+
+    /// Sends the request and streams the answer.
+    ///
+    /// A good stream ends with exactly one [`ModelEvent::Done`]; a bad one with exactly one error.
+    /// Nothing is sent before the first poll, and dropping the stream aborts the request.
+    /// [`ModelEvent::Retry`] comes only before the first [`ModelEvent::Delta`].
+    fn stream(&self, request: Request) -> ModelStream;
+}
+
+/// Something that happened during a model call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// An attempt failed and the call waits before the next one.
+    Retry(ModelTrouble),
+    /// A piece of the answer; never empty.
+    Delta(ChunkPart),
+    /// The answer is complete.
+    Done(Completion),
+}
+
+/// A complete answer.
+///
+/// The part at position `i` of `content` is the one whose deltas carried index `i`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// Parts in order of first appearance.
+    pub content: Vec<AssistantPart>,
+    /// Why the model stopped.
+    pub stop_reason: StopReason,
+    /// Tokens, when the provider told them.
+    pub usage: Option<Usage>,
+    /// What the provider needs back.
+    pub opaque: Vec<Opaque>,
+    /// The model that answered, as the provider names it.
+    pub model: String,
+}

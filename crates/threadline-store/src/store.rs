@@ -1,0 +1,757 @@
+//! The coordinator.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use threadline_session::{
+    ApplyError, Facts, Header, Request, RequestError, SessionId, Transcript, View, chain::Chain,
+    closers, codec::Encoder, types,
+};
+
+use crate::{
+    AppendError, AppendOptions, Backend, ClaimError, CreateError, Damage, DeleteError, Durability,
+    Entry, Follow, ListError, ListFilter, ListPage, LogEnd, OpenError, Page, ReadError, ReadPos,
+    SessionSummary, SessionWriter, Stat, StoredHeader, SummaryPatch, Torn, UpdateError,
+    UserSummary, VerifyReport, WriteError,
+    error::header_error,
+    limits::{MAX_TAGS, MAX_TITLE_CHARS, PAGE_BYTES},
+    list::{self, FactsCache},
+    verify,
+    writer::{Keys, Parts, Tail, chain},
+};
+
+/// Where the store takes the time from.
+pub trait Clock: Send + Sync + 'static {
+    /// Returns unix milliseconds.
+    fn now_ms(&self) -> u64;
+}
+
+/// The clock of the operating system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now_ms(&self) -> u64 {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a store behaves.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// What an acknowledged append promises.
+    pub durability: Durability,
+    /// Source of event times.
+    pub clock: Arc<dyn Clock>,
+    /// Event types of plug-ins (`vendor/name`) that may not be passed over by readers without
+    /// them. Types that may are marked `ignorable` on each event and need no registration.
+    pub registered: BTreeSet<String>,
+    /// Largest encoded event line, in bytes.
+    pub max_event_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Step,
+            clock: Arc::new(SystemClock),
+            registered: BTreeSet::new(),
+            max_event_bytes: threadline_session::limits::MAX_EVENT_BYTES,
+        }
+    }
+}
+
+/// A session opened for going on: its writer, whose log is balanced.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The one door for appends.
+    pub writer: SessionWriter,
+    /// Events that recovery appended to close an interrupted turn.
+    pub closed: usize,
+}
+
+/// A session as it can be seen without writing anything.
+#[derive(Debug)]
+pub struct Inspected {
+    /// The header.
+    pub header: Header,
+    /// The read model. Of an interrupted turn that nobody is writing it shows the closers that the
+    /// next opening will append.
+    pub view: View,
+    /// Closers that are shown and not stored.
+    pub unstored: usize,
+    /// Storage facts.
+    pub stat: Stat,
+    /// Damage in the log; the view ends before the first.
+    pub damage: Vec<Damage>,
+    /// Torn bytes at the end.
+    pub torn: Option<Torn>,
+    /// Why the log cannot be continued by this version.
+    pub unsupported: Option<String>,
+}
+
+/// A page of raw lines.
+#[derive(Debug)]
+pub struct RawPage {
+    /// What was found, in order.
+    pub entries: Vec<Entry>,
+    /// Where the next page starts; `None` at the end.
+    pub next: Option<ReadPos>,
+}
+
+struct Inside {
+    backend: Arc<dyn Backend>,
+    options: StoreOptions,
+    registered: Arc<BTreeSet<String>>,
+    tails: Mutex<HashMap<SessionId, Weak<Tail>>>,
+    facts: FactsCache,
+}
+
+/// Keeps sessions: all semantics, once, over any [`Backend`]. Cheap to clone.
+#[derive(Clone)]
+pub struct SessionStore {
+    inside: Arc<Inside>,
+}
+
+impl std::fmt::Debug for SessionStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SessionStore")
+            .field(&self.address())
+            .finish()
+    }
+}
+
+impl SessionStore {
+    /// Makes a store over a backend.
+    #[must_use]
+    pub fn new(backend: Arc<dyn Backend>, options: StoreOptions) -> Self {
+        let registered = Arc::new(options.registered.clone());
+        Self {
+            inside: Arc::new(Inside {
+                backend,
+                options,
+                registered,
+                tails: Mutex::new(HashMap::new()),
+                facts: FactsCache::default(),
+            }),
+        }
+    }
+
+    /// Returns the store's address, as `jsonl:/path`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.inside.backend.address()
+    }
+
+    /// Returns the paths that tools must not touch.
+    #[must_use]
+    pub fn private_paths(&self) -> Vec<std::path::PathBuf> {
+        self.inside.backend.private_paths()
+    }
+
+    /// Returns what an acknowledged append promises.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.inside.options.durability
+    }
+
+    /// Returns the store's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inside.options.clock
+    }
+
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.inside.backend
+    }
+
+    /// Makes a writer for a new session. Nothing is stored before its first append.
+    ///
+    /// # Errors
+    /// [`CreateError::AlreadyExists`] when the id is taken.
+    pub async fn create(&self, header: Header) -> Result<SessionWriter, CreateError> {
+        header.encode()?;
+        if self.inside.backend.stat(&header.id).await?.is_some() {
+            return Err(CreateError::AlreadyExists { id: header.id });
+        }
+        let transcript = self.transcript();
+        let parts = self.parts(
+            header,
+            Encoder::new(Chain::new()),
+            transcript,
+            Keys::default(),
+        );
+        let writer = SessionWriter::pending(self.inside.backend.clone(), parts);
+        self.note_tail(&writer);
+        Ok(writer)
+    }
+
+    /// Opens a session for going on: claims it, moves a torn tail aside and appends closers for an
+    /// interrupted turn. The log is balanced on return.
+    ///
+    /// # Errors
+    /// [`OpenError`]: not found, locked, damaged, unsupported, full.
+    pub async fn load(&self, id: &SessionId) -> Result<Loaded, OpenError> {
+        let mut claim = match self.inside.backend.claim(id).await {
+            Ok(writer) => writer,
+            Err(error) => return Err(self.not_claimed(id, error)),
+        };
+        let scan = self.scan(id).await?;
+        if let Some(damage) = scan.damage.into_iter().next() {
+            return Err(ReadError::Corrupt {
+                id: id.clone(),
+                damage,
+            }
+            .into());
+        }
+        if let Some(reason) = scan.unsupported {
+            return Err(ReadError::Unsupported {
+                id: id.clone(),
+                reason,
+            }
+            .into());
+        }
+        let end = LogEnd {
+            next: scan.next,
+            torn: scan.torn,
+        };
+        let recovered = claim
+            .begin(end)
+            .await
+            .map_err(|error| not_begun(id, error))?;
+        let encoder = Encoder::new(scan.chain);
+        let transcript = scan.view.into_transcript();
+        let events = closers(&transcript).map_err(|e| OpenError::Recovery {
+            id: id.clone(),
+            source: AppendError::Event(e),
+        })?;
+        let closed = events.len();
+        let mut parts = self.parts(scan.header.header, encoder, transcript, scan.keys);
+        parts.recovered = recovered;
+        let writer = SessionWriter::open(claim, parts);
+        if !events.is_empty() {
+            let expected = writer.next_seq().await;
+            let appended = writer
+                .append(expected, events, AppendOptions::barrier())
+                .await;
+            if let Err(source) = appended {
+                return Err(match source {
+                    AppendError::StorageFull { what } => OpenError::StorageFull {
+                        id: id.clone(),
+                        what,
+                    },
+                    source => OpenError::Recovery {
+                        id: id.clone(),
+                        source,
+                    },
+                });
+            }
+        }
+        self.note_tail(&writer);
+        Ok(Loaded { writer, closed })
+    }
+
+    /// Shows a session, damaged or not, without writing anything.
+    ///
+    /// # Errors
+    /// [`ReadError`]: not found, or a header that cannot be read.
+    pub async fn inspect(&self, id: &SessionId) -> Result<Inspected, ReadError> {
+        let stat = self.stat(id).await?;
+        let scan = self.scan(id).await?;
+        let mut view = scan.view;
+        let mut unstored = 0;
+        if stat.writer.is_none() && scan.damage.is_empty() && scan.unsupported.is_none() {
+            // The same events that opening would append: readers and writers see one history.
+            for event in closers(view.transcript()).unwrap_or_default() {
+                if view.apply(&event).is_ok() {
+                    unstored += 1;
+                }
+            }
+        }
+        Ok(Inspected {
+            header: scan.header.header,
+            view,
+            unstored,
+            stat,
+            damage: scan.damage,
+            torn: scan.torn,
+            unsupported: scan.unsupported,
+        })
+    }
+
+    /// Reads raw lines from a position.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn read(
+        &self,
+        id: &SessionId,
+        from: ReadPos,
+        limit: usize,
+    ) -> Result<RawPage, ReadError> {
+        self.stat(id).await?;
+        let page = self.inside.backend.page(id, from, PAGE_BYTES).await?;
+        let Page {
+            mut entries,
+            next,
+            end,
+            ..
+        } = page;
+        if entries.len() > limit {
+            entries.truncate(limit);
+            let seq = entries.last().map_or(from.seq, entry_after);
+            return Ok(RawPage {
+                entries,
+                next: Some(ReadPos::at(seq)),
+            });
+        }
+        Ok(RawPage {
+            entries,
+            next: (!end).then_some(next),
+        })
+    }
+
+    /// Returns a session's header.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn header(&self, id: &SessionId) -> Result<StoredHeader, ReadError> {
+        let header = self
+            .inside
+            .backend
+            .header(id)
+            .await
+            .map_err(|e| header_error(id, e))?;
+        header.ok_or_else(|| self.not_found(id))
+    }
+
+    /// Returns whether the store holds a session.
+    ///
+    /// # Errors
+    /// [`ReadError::Backend`].
+    pub async fn has(&self, id: &SessionId) -> Result<bool, ReadError> {
+        Ok(self.inside.backend.stat(id).await?.is_some())
+    }
+
+    /// Returns storage facts of a session.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn stat(&self, id: &SessionId) -> Result<Stat, ReadError> {
+        let stat = self.inside.backend.stat(id).await?;
+        stat.ok_or_else(|| self.not_found(id))
+    }
+
+    /// Lists sessions, newest activity first. A damaged session is a row with a status.
+    ///
+    /// # Errors
+    /// [`ListError`].
+    pub async fn list(
+        &self,
+        filter: &ListFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<ListPage, ListError> {
+        list::list(self, &self.inside.facts, filter, cursor, limit).await
+    }
+
+    /// Returns the row that lists show of one session.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn summary(&self, id: &SessionId) -> Result<SessionSummary, ReadError> {
+        let stat = self.stat(id).await?;
+        Ok(list::row(self, &self.inside.facts, id, stat).await?)
+    }
+
+    /// Returns all ids, in no order.
+    ///
+    /// # Errors
+    /// [`ReadError::Backend`].
+    pub async fn ids(&self) -> Result<Vec<SessionId>, ReadError> {
+        Ok(self.inside.backend.ids().await?)
+    }
+
+    /// Deletes a session. Deleting is final.
+    ///
+    /// # Errors
+    /// [`DeleteError`]: not found, or being written.
+    pub async fn delete(&self, id: &SessionId) -> Result<(), DeleteError> {
+        self.inside
+            .backend
+            .delete(id)
+            .await
+            .map_err(|error| match error {
+                ClaimError::Locked { holder } => DeleteError::Locked {
+                    id: id.clone(),
+                    holder,
+                },
+                ClaimError::NotFound | ClaimError::AlreadyExists => DeleteError::NotFound {
+                    id: id.clone(),
+                    store: self.address(),
+                },
+                ClaimError::StorageFull { what } => {
+                    DeleteError::Backend(crate::BackendError::new(what, "the storage is full"))
+                }
+                ClaimError::Backend(error) => DeleteError::Backend(error),
+            })
+    }
+
+    /// Changes what people set, if its revision is still the one the caller saw. Works while
+    /// another process writes the session; the log is not touched.
+    ///
+    /// # Errors
+    /// [`UpdateError`].
+    pub async fn update(
+        &self,
+        id: &SessionId,
+        patch: SummaryPatch,
+        revision: u64,
+    ) -> Result<SessionSummary, UpdateError> {
+        check_patch(&patch)?;
+        self.stat(id).await?;
+        let conflict = |actual: &UserSummary| UpdateError::Conflict {
+            id: id.clone(),
+            expected: revision,
+            actual: actual.revision,
+        };
+        let mut summary = self
+            .inside
+            .backend
+            .summary(id)
+            .await
+            .map_err(ReadError::from)?;
+        if summary.revision != revision {
+            return Err(conflict(&summary));
+        }
+        if let Some(title) = patch.title {
+            summary.title = title.map(|t| t.trim().to_owned()).filter(|t| !t.is_empty());
+        }
+        summary.archived = patch.archived.unwrap_or(summary.archived);
+        summary.pinned = patch.pinned.unwrap_or(summary.pinned);
+        summary.tags = patch.tags.unwrap_or(summary.tags);
+        summary.revision += 1;
+        let put = self
+            .inside
+            .backend
+            .put_summary(id, revision, &summary)
+            .await;
+        match put.map_err(ReadError::from)? {
+            Ok(()) => Ok(self.summary(id).await?),
+            Err(actual) => Err(conflict(&actual)),
+        }
+    }
+
+    /// Follows a session: every line after `after` once, then every new one as it is appended, in
+    /// this process or another. `None` starts at the beginning.
+    #[must_use]
+    pub fn follow(&self, id: &SessionId, after: Option<u64>) -> Follow {
+        Follow::new(
+            self.clone(),
+            id.clone(),
+            after.map_or(0, |seq| seq.saturating_add(1)),
+        )
+    }
+
+    /// Checks a whole log: every checksum, every number, every link of the chain.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there is nothing to check. What the check finds is in the report.
+    pub async fn verify(&self, id: &SessionId) -> Result<VerifyReport, ReadError> {
+        verify::verify(self, id).await
+    }
+
+    /// Rebuilds the request of a step from the log alone.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the inner result says when the session has no such step.
+    pub async fn request_of_step(
+        &self,
+        id: &SessionId,
+        step: u64,
+    ) -> Result<Option<Result<RebuiltRequest, RequestError>>, ReadError> {
+        let mut before: Option<Result<Request, RequestError>> = None;
+        let mut found = None;
+        let mut transcript = self.transcript();
+        self.each_event(id, |line| {
+            if line.event.kind == types::STEP_START {
+                if let Ok(threadline_session::Payload::StepStart(start)) = line.event.payload() {
+                    if start.step == step {
+                        before = Some(Request::build(&transcript).map(|(request, _)| request));
+                        found = Some((line.event.seq, start));
+                        return false;
+                    }
+                }
+            }
+            transcript.apply(&line.event).is_ok()
+        })
+        .await?;
+        Ok(before.zip(found).map(|(request, (seq, start))| {
+            request.map(|request| RebuiltRequest {
+                request,
+                seq,
+                start,
+            })
+        }))
+    }
+
+    /// Calls `f` for each valid line in order until it returns false or the log ends.
+    ///
+    /// # Errors
+    /// [`ReadError`], also for damage before the end.
+    pub async fn each_event(
+        &self,
+        id: &SessionId,
+        mut f: impl FnMut(&threadline_session::codec::Line) -> bool,
+    ) -> Result<(), ReadError> {
+        self.stat(id).await?;
+        let mut pos = ReadPos::default();
+        loop {
+            let page = self.inside.backend.page(id, pos, PAGE_BYTES).await?;
+            for entry in &page.entries {
+                match entry {
+                    Entry::Line(line) if !f(line) => return Ok(()),
+                    Entry::Line(_) => {}
+                    Entry::Damage(damage) => {
+                        let damage = damage.clone();
+                        return Err(ReadError::Corrupt {
+                            id: id.clone(),
+                            damage,
+                        });
+                    }
+                }
+            }
+            if page.end {
+                return Ok(());
+            }
+            pos = page.next;
+        }
+    }
+
+    pub(crate) fn transcript(&self) -> Transcript {
+        Transcript::with_registered(self.inside.registered.clone())
+    }
+
+    /// Returns a watch on a session that this process writes.
+    pub(crate) fn tail_of(&self, id: &SessionId) -> Option<Arc<Tail>> {
+        let tails = self
+            .inside
+            .tails
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        tails.get(id).and_then(Weak::upgrade)
+    }
+
+    fn note_tail(&self, writer: &SessionWriter) {
+        let mut tails = self
+            .inside
+            .tails
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        tails.retain(|_, tail| tail.strong_count() > 0);
+        tails.insert(writer.id().clone(), Arc::downgrade(writer.tail()));
+    }
+
+    fn parts(&self, header: Header, encoder: Encoder, transcript: Transcript, keys: Keys) -> Parts {
+        let options = &self.inside.options;
+        Parts {
+            header,
+            encoder: encoder.with_max_event_bytes(options.max_event_bytes),
+            transcript,
+            keys,
+            durability: options.durability,
+            clock: options.clock.clone(),
+            recovered: None,
+        }
+    }
+
+    fn not_found(&self, id: &SessionId) -> ReadError {
+        ReadError::NotFound {
+            id: id.clone(),
+            store: self.address(),
+        }
+    }
+
+    fn not_claimed(&self, id: &SessionId, error: ClaimError) -> OpenError {
+        match error {
+            ClaimError::NotFound | ClaimError::AlreadyExists => self.not_found(id).into(),
+            ClaimError::Locked { holder } => OpenError::Locked {
+                id: id.clone(),
+                holder,
+            },
+            ClaimError::StorageFull { what } => OpenError::StorageFull {
+                id: id.clone(),
+                what,
+            },
+            ClaimError::Backend(error) => ReadError::Backend(error).into(),
+        }
+    }
+
+    /// Folds the whole log, page by page.
+    async fn scan(&self, id: &SessionId) -> Result<Scan, ReadError> {
+        let header = self.header(id).await?;
+        let mut scan = Scan {
+            chain: Chain::new(),
+            view: View::over(self.transcript()),
+            keys: Keys::default(),
+            next: ReadPos::default(),
+            torn: None,
+            damage: Vec::new(),
+            unsupported: None,
+            header,
+        };
+        scan.chain.line(&scan.header.line);
+        loop {
+            let page = self.inside.backend.page(id, scan.next, PAGE_BYTES).await?;
+            for entry in &page.entries {
+                scan.take(entry);
+            }
+            scan.next = page.next;
+            if page.end {
+                scan.torn = page.torn;
+                return Ok(scan);
+            }
+        }
+    }
+}
+
+/// A step's request, rebuilt.
+#[derive(Debug, Clone)]
+pub struct RebuiltRequest {
+    /// The request.
+    pub request: Request,
+    /// The `step/start` event.
+    pub seq: u64,
+    /// What the log recorded of it.
+    pub start: threadline_session::payload::StepStart,
+}
+
+struct Scan {
+    header: StoredHeader,
+    chain: Chain,
+    view: View,
+    keys: Keys,
+    next: ReadPos,
+    torn: Option<Torn>,
+    damage: Vec<Damage>,
+    unsupported: Option<String>,
+}
+
+impl Scan {
+    fn take(&mut self, entry: &Entry) {
+        let line = match entry {
+            Entry::Damage(damage) => {
+                self.damage.push(damage.clone());
+                return;
+            }
+            Entry::Line(line) => line,
+        };
+        self.chain.follow(line);
+        if let Some(key) = &line.key {
+            self.keys.note(key, line.event.seq);
+        }
+        if !self.damage.is_empty() || self.unsupported.is_some() {
+            return;
+        }
+        match self.view.apply(&line.event) {
+            Ok(_) => {}
+            Err(error @ (ApplyError::UnknownType { .. } | ApplyError::Payload(_))) => {
+                self.unsupported = Some(error.to_string());
+            }
+            Err(error @ ApplyError::OutOfOrder { .. }) => self.damage.push(Damage {
+                file: self.header.header.id.to_string(),
+                offset: 0,
+                bytes: line.raw.len() as u64,
+                seq: line.event.seq,
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+fn entry_after(entry: &Entry) -> u64 {
+    match entry {
+        Entry::Line(line) => line.event.seq + 1,
+        Entry::Damage(damage) => damage.seq,
+    }
+}
+
+fn not_begun(id: &SessionId, error: WriteError) -> OpenError {
+    let id = id.clone();
+    let source = match error {
+        WriteError::StorageFull { what } => return OpenError::StorageFull { id, what },
+        WriteError::Fenced { by } => AppendError::Fenced { by },
+        WriteError::Poisoned { reason } => AppendError::Poisoned { reason },
+        WriteError::UnknownOutcome { reason } => AppendError::UnknownOutcome { reason },
+    };
+    OpenError::Recovery { id, source }
+}
+
+fn check_patch(patch: &SummaryPatch) -> Result<(), UpdateError> {
+    let invalid = |field, reason: String| Err(UpdateError::Invalid { field, reason });
+    if let Some(Some(title)) = &patch.title {
+        let chars = title.chars().count();
+        if chars > MAX_TITLE_CHARS {
+            return invalid(
+                "title",
+                format!("{chars} characters are over {MAX_TITLE_CHARS}"),
+            );
+        }
+        if title.chars().any(char::is_control) {
+            return invalid("title", "control characters are not allowed".into());
+        }
+    }
+    if let Some(tags) = &patch.tags {
+        if tags.len() > MAX_TAGS {
+            return invalid("tags", format!("{} tags are over {MAX_TAGS}", tags.len()));
+        }
+        if tags
+            .iter()
+            .any(|t| t.is_empty() || t.chars().count() > MAX_TITLE_CHARS)
+        {
+            return invalid(
+                "tags",
+                format!("a tag has 1 to {MAX_TITLE_CHARS} characters"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Returns the facts of a log together with why it cannot be used in full.
+pub(crate) struct ScanFacts {
+    pub(crate) facts: Facts,
+    pub(crate) status: threadline_session::Status,
+    pub(crate) model: Option<threadline_session::payload::ModelRef>,
+    pub(crate) damage: Option<Damage>,
+    pub(crate) unsupported: Option<String>,
+}
+
+impl SessionStore {
+    pub(crate) async fn scan_facts(&self, id: &SessionId) -> Result<ScanFacts, ReadError> {
+        let scan = self.scan(id).await?;
+        let transcript = scan.view.transcript();
+        Ok(ScanFacts {
+            facts: transcript.facts().clone(),
+            status: transcript.status(),
+            model: transcript
+                .context()
+                .map(|c| threadline_session::payload::ModelRef {
+                    provider: c.provider.clone(),
+                    name: c.model.clone(),
+                }),
+            damage: scan.damage.into_iter().next(),
+            unsupported: scan.unsupported,
+        })
+    }
+}
+
+pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
+    chain(error)
+}

@@ -1,0 +1,462 @@
+//! The writer handle of a session: numbering, encoding, durability and the live state.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex as StdMutex, PoisonError},
+};
+
+use threadline_session::{
+    ApplyError, Event, EventError, Facts, Header, Payload, SessionId, Transcript,
+    codec::{EncodeError, Encoder},
+};
+use tokio::sync::{Mutex, watch};
+
+use crate::{
+    AppendError, Backend, ClaimError, Durability, Recovered, WriteError, Writer,
+    limits::REMEMBERED_KEYS, store::Clock,
+};
+
+/// How an append is done.
+#[derive(Debug, Clone, Default)]
+pub struct AppendOptions {
+    /// A repeat of the same key stores nothing and gives the first result again.
+    pub key: Option<String>,
+    /// Whether the caller waits for stable storage before it goes on.
+    pub barrier: bool,
+}
+
+impl AppendOptions {
+    /// Returns options for an append that must be on stable storage before the caller goes on.
+    #[must_use]
+    pub fn barrier() -> Self {
+        Self {
+            key: None,
+            barrier: true,
+        }
+    }
+}
+
+/// The result of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Last event of the batch.
+    pub last_seq: u64,
+    /// Last event known to be on stable storage.
+    pub durable_seq: Option<u64>,
+    /// Whether the batch had been stored before under the same key.
+    pub repeated: bool,
+}
+
+enum State {
+    /// Nothing is stored yet; the first append creates the session.
+    Pending {
+        backend: Arc<dyn Backend>,
+        header: Box<Header>,
+    },
+    Open(Box<dyn Writer>),
+    Dead(AppendError),
+}
+
+/// Keys of batches already stored, newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Keys(VecDeque<(String, u64)>);
+
+impl Keys {
+    pub(crate) fn note(&mut self, key: &str, last_seq: u64) {
+        if self.0.len() >= REMEMBERED_KEYS {
+            self.0.pop_front();
+        }
+        self.0.push_back((key.to_owned(), last_seq));
+    }
+
+    fn find(&self, key: &str) -> Option<u64> {
+        self.0
+            .iter()
+            .rev()
+            .find(|(known, _)| known == key)
+            .map(|(_, seq)| *seq)
+    }
+}
+
+struct Inner {
+    id: SessionId,
+    state: State,
+    encoder: Encoder,
+    transcript: Transcript,
+    durable_seq: Option<u64>,
+    keys: Keys,
+    durability: Durability,
+}
+
+/// What a follower in this process watches.
+pub(crate) type Tail = watch::Sender<u64>;
+
+/// The one door for appends to a session. Dropping it releases the session for other writers.
+pub struct SessionWriter {
+    id: SessionId,
+    header: Header,
+    inner: Arc<Mutex<Inner>>,
+    /// Copy of what readers ask for often, so that they never wait for a sync.
+    facts: Arc<StdMutex<Facts>>,
+    tail: Arc<Tail>,
+    clock: Arc<dyn Clock>,
+    recovered: Option<Recovered>,
+}
+
+impl std::fmt::Debug for SessionWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionWriter")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) struct Parts {
+    pub(crate) header: Header,
+    pub(crate) encoder: Encoder,
+    pub(crate) transcript: Transcript,
+    pub(crate) keys: Keys,
+    pub(crate) durability: Durability,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) recovered: Option<Recovered>,
+}
+
+impl SessionWriter {
+    pub(crate) fn pending(backend: Arc<dyn Backend>, parts: Parts) -> Self {
+        let header = Box::new(parts.header.clone());
+        Self::new(State::Pending { backend, header }, parts)
+    }
+
+    pub(crate) fn open(writer: Box<dyn Writer>, parts: Parts) -> Self {
+        Self::new(State::Open(writer), parts)
+    }
+
+    fn new(state: State, parts: Parts) -> Self {
+        let next_seq = parts.transcript.next_seq();
+        let facts = Arc::new(StdMutex::new(parts.transcript.facts().clone()));
+        let id = parts.header.id.clone();
+        let durable_seq = match state {
+            State::Open(_) => next_seq.checked_sub(1),
+            State::Pending { .. } | State::Dead(_) => None,
+        };
+        let inner = Inner {
+            id: id.clone(),
+            state,
+            encoder: parts.encoder,
+            transcript: parts.transcript,
+            durable_seq,
+            keys: parts.keys,
+            durability: parts.durability,
+        };
+        Self {
+            id,
+            header: parts.header,
+            inner: Arc::new(Mutex::new(inner)),
+            facts,
+            tail: Arc::new(watch::channel(next_seq).0),
+            clock: parts.clock,
+            recovered: parts.recovered,
+        }
+    }
+
+    /// Returns the session's id.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Returns the session's header.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Returns what opening had to move aside.
+    #[must_use]
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
+    /// Returns what lists show, as of the last append.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        self.facts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn tail(&self) -> &Arc<Tail> {
+        &self.tail
+    }
+
+    /// Runs `f` on the live state.
+    pub async fn with_transcript<R>(&self, f: impl FnOnce(&Transcript) -> R) -> R {
+        f(&self.inner.lock().await.transcript)
+    }
+
+    /// Returns the sequence number the next event will have.
+    pub async fn next_seq(&self) -> u64 {
+        self.inner.lock().await.transcript.next_seq()
+    }
+
+    /// Appends a batch whose first event must have `expected_seq`: all of it, or nothing.
+    ///
+    /// Every event has reached the operating system on return; with [`AppendOptions::barrier`] it
+    /// has reached stable storage, as the store's [`Durability`] promises. The call finishes its
+    /// work even when its future is dropped.
+    ///
+    /// # Errors
+    /// [`AppendError`]. After `Conflict`, a malformed batch or a full storage the writer is as it
+    /// was; after `Fenced` and `Poisoned` it refuses everything.
+    pub async fn append(
+        &self,
+        expected_seq: u64,
+        events: Vec<Event>,
+        options: AppendOptions,
+    ) -> Result<Appended, AppendError> {
+        self.run(move |inner| {
+            Ok((
+                inner.check_expected(expected_seq, &options)?,
+                events,
+                options,
+            ))
+        })
+        .await
+    }
+
+    /// Numbers and times some payloads and appends them as one batch.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append), except that there can be no conflict.
+    pub async fn record(
+        &self,
+        payloads: Vec<Payload>,
+        options: AppendOptions,
+    ) -> Result<Appended, AppendError> {
+        let time = self.clock.now_ms();
+        self.run(move |inner| {
+            if let Some(repeat) = inner.repeat(&options) {
+                return Ok((Some(repeat), Vec::new(), options));
+            }
+            let first = inner.transcript.next_seq();
+            let events = payloads
+                .iter()
+                .zip(first..)
+                .map(|(payload, seq)| Event::new(seq, time, payload))
+                .collect::<Result<Vec<_>, EventError>>()?;
+            Ok((None, events, options))
+        })
+        .await
+    }
+
+    async fn run(
+        &self,
+        prepare: impl FnOnce(
+            &Inner,
+        )
+            -> Result<(Option<Appended>, Vec<Event>, AppendOptions), AppendError>,
+    ) -> Result<Appended, AppendError> {
+        let mut inner = self.inner.clone().lock_owned().await;
+        let (repeat, events, options) = prepare(&inner)?;
+        if let Some(repeat) = repeat {
+            return Ok(repeat);
+        }
+        let facts = self.facts.clone();
+        let tail = self.tail.clone();
+        // A task of its own: the bytes and the state in memory must not part when the caller's
+        // future is dropped between them.
+        let task = tokio::spawn(async move {
+            let appended = inner.store(&events, &options).await?;
+            *facts.lock().unwrap_or_else(PoisonError::into_inner) =
+                inner.transcript.facts().clone();
+            tail.send_replace(inner.transcript.next_seq());
+            Ok(appended)
+        });
+        task.await.unwrap_or_else(|e| {
+            Err(AppendError::UnknownOutcome {
+                reason: e.to_string(),
+            })
+        })
+    }
+
+    /// Brings everything appended so far to stable storage.
+    ///
+    /// # Errors
+    /// [`AppendError::Poisoned`] or [`AppendError::Fenced`].
+    pub async fn flush(&self) -> Result<Option<u64>, AppendError> {
+        let mut inner = self.inner.clone().lock_owned().await;
+        let task = tokio::spawn(async move {
+            let last = inner.transcript.next_seq().checked_sub(1);
+            if inner.durable_seq != last {
+                let outcome = match &mut inner.state {
+                    State::Open(writer) => writer.sync().await,
+                    State::Pending { .. } => return Ok(None),
+                    State::Dead(error) => return Err(error.clone()),
+                };
+                outcome.map_err(|error| inner.failed(error))?;
+                inner.durable_seq = last;
+            }
+            Ok(inner.durable_seq)
+        });
+        task.await.unwrap_or_else(|e| {
+            Err(AppendError::UnknownOutcome {
+                reason: e.to_string(),
+            })
+        })
+    }
+}
+
+impl Inner {
+    fn repeat(&self, options: &AppendOptions) -> Option<Appended> {
+        let last_seq = self.keys.find(options.key.as_deref()?)?;
+        Some(Appended {
+            last_seq,
+            durable_seq: self.durable_seq,
+            repeated: true,
+        })
+    }
+
+    fn check_expected(
+        &self,
+        expected: u64,
+        options: &AppendOptions,
+    ) -> Result<Option<Appended>, AppendError> {
+        if let Some(repeat) = self.repeat(options) {
+            return Ok(Some(repeat));
+        }
+        let actual = self.transcript.next_seq();
+        if expected == actual {
+            Ok(None)
+        } else {
+            Err(AppendError::Conflict { expected, actual })
+        }
+    }
+
+    async fn store(
+        &mut self,
+        events: &[Event],
+        options: &AppendOptions,
+    ) -> Result<Appended, AppendError> {
+        if let State::Dead(error) = &self.state {
+            return Err(error.clone());
+        }
+        let expected = self.transcript.next_seq();
+        // What is accepted must always load again.
+        self.transcript.check(events).map_err(|error| match error {
+            ApplyError::OutOfOrder { expected, found } => {
+                AppendError::Invalid(EncodeError::Gap { expected, found })
+            }
+            error => AppendError::Unloadable(error),
+        })?;
+        let mut encoder = self.encoder.clone();
+        let header_line = match &self.state {
+            State::Pending { header, .. } => {
+                let line = header.encode().map_err(|e| AppendError::Poisoned {
+                    reason: e.to_string(),
+                })?;
+                encoder.header(&line);
+                Some(line)
+            }
+            State::Open(_) | State::Dead(_) => None,
+        };
+        let encoded = encoder.batch(expected, events, options.key.as_deref())?;
+        let last_seq = expected + (events.len() as u64).saturating_sub(1);
+        let sync = match self.durability {
+            Durability::Step => options.barrier,
+            Durability::Event => true,
+            Durability::Os => false,
+        };
+        let synced = self
+            .write(header_line, encoded.bytes, last_seq, sync)
+            .await?;
+        self.encoder = encoder;
+        for event in events {
+            self.transcript.apply(event)?;
+        }
+        if synced {
+            self.durable_seq = Some(last_seq);
+        }
+        if let Some(key) = &options.key {
+            self.keys.note(key, last_seq);
+        }
+        Ok(Appended {
+            last_seq,
+            durable_seq: self.durable_seq,
+            repeated: false,
+        })
+    }
+
+    /// Hands the bytes down. Returns whether they are on stable storage.
+    async fn write(
+        &mut self,
+        header_line: Option<Vec<u8>>,
+        batch: Vec<u8>,
+        last_seq: u64,
+        sync: bool,
+    ) -> Result<bool, AppendError> {
+        let error = match (&mut self.state, header_line) {
+            (State::Pending { backend, .. }, Some(line)) => {
+                match backend.create(&self.id, &line, &batch, last_seq).await {
+                    Ok(writer) => {
+                        self.state = State::Open(writer);
+                        return Ok(true);
+                    }
+                    Err(error) => return Err(self.not_created(error)),
+                }
+            }
+            (State::Open(writer), _) => match writer.append(batch, last_seq, sync).await {
+                Ok(()) => return Ok(sync),
+                Err(error) => error,
+            },
+            (State::Pending { .. }, None) => WriteError::Poisoned {
+                reason: "the session has no header".into(),
+            },
+            (State::Dead(error), _) => return Err(error.clone()),
+        };
+        Err(self.failed(error))
+    }
+
+    fn not_created(&self, error: ClaimError) -> AppendError {
+        match error {
+            ClaimError::AlreadyExists => AppendError::AlreadyExists {
+                id: self.id.clone(),
+            },
+            ClaimError::Locked { holder } => AppendError::Locked { holder },
+            ClaimError::StorageFull { what } => AppendError::StorageFull { what },
+            ClaimError::NotFound => AppendError::Poisoned {
+                reason: "the store vanished while creating".into(),
+            },
+            ClaimError::Backend(error) => AppendError::Poisoned {
+                reason: chain(&error),
+            },
+        }
+    }
+
+    fn failed(&mut self, error: WriteError) -> AppendError {
+        let error = match error {
+            WriteError::StorageFull { what } => return AppendError::StorageFull { what },
+            WriteError::Fenced { by } => AppendError::Fenced { by },
+            WriteError::Poisoned { reason } => AppendError::Poisoned { reason },
+            WriteError::UnknownOutcome { reason } => AppendError::UnknownOutcome { reason },
+        };
+        // Dropping the backend's writer releases the claim, so that a new one can recover.
+        self.state = State::Dead(error.clone());
+        error
+    }
+}
+
+/// Joins an error and its causes into one sentence.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,83 @@
+import { byteSize, plural, sessionTitle, tokens } from "../model/format";
+import { useApp } from "../state/app";
+import type { SessionViewState } from "../state/sessionView";
+import type { ConnectionState } from "../sse/follower";
+import { CopyId } from "./CopyId";
+import { Status } from "./Feedback";
+import { Icon } from "./Icon";
+
+interface ConversationHeaderProps {
+  view: SessionViewState;
+  inspecting: boolean;
+  onInspect: () => void;
+}
+
+export function ConversationHeader({ view, inspecting, onInspect }: ConversationHeaderProps) {
+  const app = useApp();
+  const { summary } = view;
+  return (
+    <header className="conversation-header">
+      <div className="heading">
+        <h2>{view.id === null ? "New session" : summary === null ? "Session" : sessionTitle(summary)}</h2>
+        <div className="heading-facts">
+          {view.id !== null && <CopyId id={view.id} label="session id" />}
+          {view.phase === "ready" && <Status status={view.model.status} />}
+          {summary !== null && (
+            <>
+              <span className="optional">{plural(view.model.turns.length, "turn")}</span>
+              <span className="optional" title="Tokens of the whole session">
+                {tokens(summary.usage)}
+              </span>
+              <span className="optional" title="Size of the log">
+                {byteSize(summary.bytes)}
+              </span>
+              <ParentLink parent={summary.parent} onOpen={(id) => app.router.view(id)} />
+            </>
+          )}
+        </div>
+      </div>
+      <Connection state={view.connection} />
+      <button
+        type="button"
+        className="icon-button inspect-toggle"
+        aria-label="Session log and debug"
+        aria-expanded={inspecting}
+        title="Session log and debug"
+        onClick={onInspect}
+      >
+        <Icon name="panel" />
+      </button>
+    </header>
+  );
+}
+
+interface ParentLinkProps {
+  parent: { id: string; seq: number } | null;
+  onOpen: (id: string) => void;
+}
+
+function ParentLink({ parent, onOpen }: ParentLinkProps) {
+  if (parent === null) return null;
+  return (
+    <button type="button" className="link-button" title={parent.id} onClick={() => onOpen(parent.id)}>
+      forked at event {parent.seq}
+    </button>
+  );
+}
+
+const connectionText: Record<ConnectionState, string> = {
+  idle: "",
+  connecting: "Connecting",
+  live: "Live",
+  reconnecting: "Reconnecting...",
+  closed: "",
+  error: "Not following",
+};
+
+function Connection({ state }: { state: ConnectionState }) {
+  return (
+    <span className="connection" data-testid="connection" data-state={state} role="status" aria-live="polite">
+      {connectionText[state]}
+    </span>
+  );
+}
