@@ -11,6 +11,7 @@ import "./styles/layout.css";
 import "./styles/sessions.css";
 import "./styles/conversation.css";
 import "./styles/items.css";
+import "./styles/tools.css";
 import "./styles/composer.css";
 import "./styles/inspect.css";
 

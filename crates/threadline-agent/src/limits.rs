@@ -56,3 +56,18 @@ pub const PIPE_BYTES: usize = 8 * 1024;
 pub const LIVE_BYTES: usize = 1024 * 1024;
 /// Time that the pipes get to run dry after the last process of a command is gone.
 pub const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Most steps of a turn when the caller names no number.
+pub const MAX_STEPS: u32 = 100;
+/// How long a question to a person waits before it counts as refused.
+pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longest time that streamed pieces are gathered before they are logged.
+pub const CHUNK_TIME: Duration = Duration::from_millis(40);
+/// Bytes of streamed pieces that are logged at once, however little time has passed.
+pub const CHUNK_BYTES: usize = 1024;
+/// Longest time that live output of a tool is gathered before it is logged.
+pub const OUTPUT_TIME: Duration = Duration::from_millis(100);
+/// Most bytes of live output of one call in the log; the result still has head and tail of all.
+pub const OUTPUT_LOG_BYTES: usize = 64 * 1024;
+/// Read-only calls of one step that run at the same time.
+pub const PARALLEL_CALLS: usize = 8;

@@ -1,1 +1,108 @@
-fn main() {}
+//! The `threadline` program.
+//!
+//! Data goes to standard output, everything else to standard error; programs read `--json` and the
+//! exit code. Only `run` and `serve` ever create anything.
+//!
+//! - [`args`] is the command line, [`settings`] what it, the environment and `config.toml` say.
+//! - [`run`] is one turn; [`render`] prints it and [`ask`] puts approvals to a person.
+//! - [`verbs`] are the others. [`failure`] has the exit codes.
+
+mod args;
+mod ask;
+mod failure;
+mod mounts;
+mod providers;
+mod render;
+mod repeat;
+mod run;
+mod sessions;
+mod settings;
+mod signals;
+mod store;
+mod text;
+mod ui;
+mod verbs;
+
+use std::{io::IsTerminal as _, process::ExitCode};
+
+use clap::{CommandFactory as _, Parser as _};
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    args::{Cli, Verb},
+    failure::{Exit, Failure, Outcome},
+    settings::Settings,
+    ui::Ui,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ui = Ui::new();
+    let json = cli.verb.json();
+    match dispatch(ui, cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.silent {
+                if json {
+                    // The exit code tells the same when nobody reads this.
+                    let _ = ui.line(&failure.json());
+                }
+                ui.failure(&failure);
+            }
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(ui: Ui, cli: Cli) -> Outcome<Exit> {
+    if let Verb::Completions { shell } = cli.verb {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "threadline", &mut script);
+        ui.print(&String::from_utf8_lossy(&script))?;
+        return Ok(Exit::Completed);
+    }
+    start_logging(ui)?;
+    let settings = Settings::read(cli.common)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new("internal", format!("the runtime cannot start: {error}")))?;
+    let outcome = runtime.block_on(perform(ui, &settings, cli.verb));
+    // A thread that still waits for the terminal must not keep the program.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
+    signals::ignore_file_size_signal();
+    let store = || store::open(settings);
+    match verb {
+        Verb::Serve(_) | Verb::Completions { .. } => Ok(Exit::Failed),
+        Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
+        Verb::Ls(args) => verbs::ls(ui, &store()?, args).await,
+        Verb::Show(args) => verbs::show(ui, &store()?, args).await,
+        Verb::Verify(args) => verbs::verify(ui, &store()?, args).await,
+        Verb::Rename { id, title } => verbs::rename(ui, &store()?, &id, &title).await,
+        Verb::Archive { id } => verbs::archive(ui, &store()?, &id, true).await,
+        Verb::Unarchive { id } => verbs::archive(ui, &store()?, &id, false).await,
+        Verb::Rm { id, yes } => verbs::remove(ui, &store()?, &id, yes).await,
+        Verb::Doctor { id, json } => {
+            verbs::doctor(ui, settings, &store()?, id.as_deref(), json).await
+        }
+    }
+}
+
+fn start_logging(ui: Ui) -> Outcome<()> {
+    let wanted = std::env::var("THREADLINE_LOG").unwrap_or_default();
+    let wanted = if wanted.trim().is_empty() { "warn" } else { wanted.as_str() };
+    let filter = EnvFilter::try_new(wanted).map_err(|error| {
+        Failure::usage(format!("THREADLINE_LOG: `{wanted}` says nothing about logging: {error}"))
+            .hint("set it to a level: `THREADLINE_LOG=debug`")
+    })?;
+    let started = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(ui.err_colour() && std::io::stderr().is_terminal())
+        .try_init();
+    started.map_err(|error| Failure::new("internal", format!("logging cannot start: {error}")))
+}

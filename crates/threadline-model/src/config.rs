@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::Url;
 
-use crate::{Provider, http, limits, offline::Offline, openai_chat::OpenAiChat, provider};
+use crate::{Provider, http, limits, offline::{self, Offline}, openai_chat::OpenAiChat, provider};
 
 /// Address of OpenAI's own API.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
@@ -112,7 +112,7 @@ impl ProviderConfig {
     pub fn model_name(&self) -> Result<&str, ConfigError> {
         match (&self.model, self.provider.as_str()) {
             (Some(model), _) if !model.trim().is_empty() => Ok(model),
-            (_, "offline") => Ok("demonstration"),
+            (_, "offline") => Ok(offline::MODEL),
             _ => Err(ConfigError::MissingModel {
                 provider: self.provider.clone(),
             }),

@@ -195,4 +195,23 @@ impl ModelError {
             delay_ms: delay.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
         }
     }
+
+    /// Rewrites the provider's own words.
+    pub(crate) fn map_message(mut self, rewrite: impl FnOnce(String) -> String) -> Self {
+        match &mut self {
+            Self::Auth { message, .. }
+            | Self::Status { message, .. }
+            | Self::RateLimited { message, .. }
+            | Self::Quota { message }
+            | Self::ContextLength { message }
+            | Self::Malformed { reason: message } => *message = rewrite(std::mem::take(message)),
+            Self::MissingKey { .. }
+            | Self::Connect { .. }
+            | Self::FirstByte { .. }
+            | Self::Idle { .. }
+            | Self::CutStream
+            | Self::TooLarge { .. } => {}
+        }
+        self
+    }
 }

@@ -17,7 +17,8 @@ use threadline_session::payload::ChunkPart;
 use tokio::time::timeout;
 
 use crate::{
-    Completion, ConfigError, ModelError, ModelEvent, ModelStream, ProviderConfig, config, limits, retry, sse,
+    Completion, ConfigError, ModelError, ModelEvent, ModelStream, ProviderConfig, classify, config,
+    limits, retry, sse,
 };
 
 /// How far an answer is.
@@ -152,7 +153,7 @@ impl Client {
         let status = response.status().as_u16();
         let retry_after = retry::retry_after(response.headers(), SystemTime::now());
         let body = self.error_body(response).await;
-        let error = self.classify(status, &body, retry_after);
+        let error = self.scrubbed(status, &body, retry_after);
         let permanent = matches!(
             error,
             ModelError::Quota { .. } | ModelError::ContextLength { .. }
@@ -169,7 +170,7 @@ impl Client {
         let holds_error = serde_json::from_slice::<Value>(&body)
             .is_ok_and(|value| value.get("error").is_some_and(|error| !error.is_null()));
         if holds_error {
-            return self.classify(200, &body, None);
+            return self.scrubbed(200, &body, None);
         }
         ModelError::Malformed {
             reason: format!("the server answered `{kind}` instead of an event stream"),
@@ -193,13 +194,13 @@ impl Client {
         body
     }
 
-    fn classify(
+    fn scrubbed(
         &self,
         status: u16,
         body: &[u8],
         retry_after: Option<std::time::Duration>,
     ) -> ModelError {
-        let error = classify(status, body, retry_after);
+        let error = classify::http_error(status, body, retry_after);
         match &self.config.api_key {
             Some(key) => error.map_message(|message| key.scrub(message)),
             None => error,
@@ -233,6 +234,8 @@ enum Phase {
         delay: std::time::Duration,
     },
     Read(Box<Reading>),
+    /// Deltas that arrived before the error are shown before it.
+    Fail(ModelError),
     Ended,
 }
 
@@ -259,26 +262,180 @@ impl<D: Decode> Call<D> {
             if let Some(event) = self.queue.pop_front() {
                 return Some(Ok(event));
             }
-            let result = match std::mem::replace(&mut self.phase, Phase::Ended) {
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
                 Phase::Ended => return None,
+                Phase::Fail(error) => return Some(Err(error)),
                 Phase::Wait { next, delay } => {
                     tokio::time::sleep(delay).await;
-                    self.phase = Phase::Attempt { number: next };
-                    Ok(())
+                    Phase::Attempt { number: next }
                 }
                 Phase::Attempt { number } => self.connect(number).await,
-                Phase::Read(reading) => self.read(reading).await,
+                Phase::Read(reading) => self.read(reading).await.unwrap_or_else(Phase::Fail),
             };
-            if let Err(error) = result {
-                // Deltas that arrived before the error are shown before it.
-                if self.queue.is_empty() {
-                    return Some(Err(error));
-                }
-                let event = self.queue.pop_front();
-                self.phase = Phase::Ended;
-                self.failed = Some(error);
-                return event.map(Ok);
-            }
         }
     }
+
+    async fn connect(&mut self, number: u32) -> Phase {
+        let failure = match self.client.attempt(&self.url, self.body.clone()).await {
+            Ok(response) => {
+                return Phase::Read(Box::new(Reading {
+                    response,
+                    events: sse::Decoder::default(),
+                    received: 0,
+                    progress: Progress::Writing,
+                }));
+            }
+            Err(failure) => failure,
+        };
+        let config = &self.client.config;
+        let asked_too_much = failure.retry_after.is_some_and(retry::is_too_long);
+        if !failure.transient || asked_too_much || number >= config.max_attempts {
+            return Phase::Fail(failure.error);
+        }
+        let delay = failure.retry_after.unwrap_or_else(|| {
+            retry::backoff(number, config.backoff_base, config.backoff_cap)
+        });
+        let trouble = failure.error.trouble(number, Some(delay));
+        tracing::debug!(attempt = number, ?delay, code = failure.error.code(), "model call retried");
+        self.queue.push_back(ModelEvent::Retry(trouble));
+        Phase::Wait {
+            next: number.saturating_add(1),
+            delay,
+        }
+    }
+
+    async fn read(&mut self, mut reading: Box<Reading>) -> Result<Phase, ModelError> {
+        let finished = reading.progress == Progress::Finished;
+        let idle = self.client.config.idle_timeout;
+        let patience = if finished { idle.min(limits::FINISH_GRACE) } else { idle };
+        let piece = match timeout(patience, reading.response.chunk()).await {
+            Ok(Ok(piece)) => piece,
+            // The model has said that it is finished; only its usage may be lost.
+            Ok(Err(_)) | Err(_) if finished => None,
+            Ok(Err(error)) => {
+                tracing::debug!(error = %error.without_url(), "model stream broke");
+                return Err(ModelError::CutStream);
+            }
+            Err(_) => return Err(ModelError::Idle { after: idle }),
+        };
+        let Some(piece) = piece else {
+            return self.end(&mut reading);
+        };
+        reading.received += piece.len() as u64;
+        if reading.received > limits::MAX_RESPONSE_BYTES {
+            return Err(ModelError::TooLarge {
+                what: "bytes of the answer",
+                limit: limits::MAX_RESPONSE_BYTES,
+            });
+        }
+        let result = self.take(&mut reading, Some(&piece));
+        match result {
+            // Not lost: the queue goes out first.
+            Err(error) => Err(error),
+            Ok(()) if reading.progress == Progress::Complete => {
+                self.queue.push_back(ModelEvent::Done(self.decoder.complete()?));
+                Ok(Phase::Ended)
+            }
+            Ok(()) => Ok(Phase::Read(reading)),
+        }
+    }
+
+    fn end(&mut self, reading: &mut Reading) -> Result<Phase, ModelError> {
+        // What is left is half an event, most likely: if it cannot be read, the stream was cut.
+        match self.take(reading, None) {
+            Ok(()) | Err(ModelError::Malformed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        self.queue.push_back(ModelEvent::Done(self.decoder.complete()?));
+        Ok(Phase::Ended)
+    }
+
+    fn take(&mut self, reading: &mut Reading, piece: Option<&[u8]>) -> Result<(), ModelError> {
+        let Reading { events, progress, .. } = reading;
+        let (decoder, queue) = (&mut self.decoder, &mut self.queue);
+        let mut parts = Vec::new();
+        let mut sink = |data: &str| {
+            if *progress == Progress::Complete {
+                return Ok(());
+            }
+            let result = decoder.event(data, &mut parts);
+            queue.extend(parts.drain(..).map(ModelEvent::Delta));
+            *progress = result?;
+            Ok(())
+        };
+        let result = match piece {
+            Some(piece) => events.feed(piece, &mut sink),
+            None => events.finish(&mut sink),
+        };
+        match &self.client.config.api_key {
+            Some(key) => result.map_err(|e| e.map_message(|message| key.scrub(message))),
+            None => result,
+        }
+    }
+}
+
+/// Makes the HTTP client for one base URL.
+fn http_client(base: &Url, config: &ProviderConfig) -> Result<reqwest::Client, ConfigError> {
+    // Another part of the process may have chosen a provider first; that one is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        let builder = reqwest::Client::builder()
+            .user_agent(concat!("threadline/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(config.connect_timeout)
+            // A redirect would carry the conversation, and maybe the key, somewhere else.
+            .redirect(redirect::Policy::none());
+        if config::is_loopback(base) {
+            builder.no_proxy()
+        } else {
+            builder
+        }
+    };
+    let client_error = |source| ConfigError::Client { source };
+    if base.scheme() == "http" {
+        // Without TLS no certificates are needed, so none are read.
+        return builder().tls_certs_only([]).build().map_err(client_error);
+    }
+    // The system's own roots, so that what an administrator trusts is trusted here.
+    builder().build().or_else(|error| {
+        tracing::warn!(%error, "no usable system certificates, using Mozilla's");
+        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
+            .iter()
+            .filter_map(|der| reqwest::Certificate::from_der(der).ok());
+        builder().tls_certs_only(roots).build().map_err(client_error)
+    })
+}
+
+/// Makes a client for a quick question to this machine.
+pub(crate) fn local_client(base: &Url, config: &ProviderConfig) -> Option<reqwest::Client> {
+    http_client(base, config).ok()
+}
+
+fn content_type(response: &Response) -> String {
+    response
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+}
+
+/// A certificate that is refused now is refused in ten seconds too.
+fn is_certificate_error(error: &reqwest::Error) -> bool {
+    let refuses = |error: &(dyn std::error::Error + 'static)| {
+        matches!(
+            error.downcast_ref::<rustls::Error>(),
+            Some(rustls::Error::InvalidCertificate(_))
+        )
+    };
+    let mut source = error.source();
+    while let Some(error) = source {
+        let inner = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        if refuses(error) || inner.is_some_and(|inner| refuses(inner)) {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }

@@ -11,6 +11,7 @@
 //! What a model sends is untrusted: every buffer is bounded by [`limits`], invalid UTF-8 and lone
 //! surrogates are replaced at entry, and nothing in it can panic the process.
 
+mod classify;
 mod config;
 mod detect;
 mod error;

@@ -25,7 +25,7 @@ mod surface;
 mod transcript;
 mod view;
 
-pub use closers::{INTERRUPTED_MARK, closers};
+pub use closers::{INTERRUPTED_MARK, closers, closing};
 pub use event::{Event, EventError, types};
 pub use header::{Base, FORMAT, FORMAT_VERSION, Header, HeaderError, Origin, Parent};
 pub use ids::{IdError, RunId, SessionId};
@@ -34,6 +34,6 @@ pub use os_path::OsPath;
 pub use payload::Payload;
 pub use request::{Fingerprint, Request, RequestError};
 pub use transcript::{
-    ApplyError, Change, Facts, Item, OpenCall, PendingApproval, Status, Transcript,
+    ApplyError, CallKey, Change, Facts, Item, OpenCall, PendingApproval, Queued, Status, Transcript,
 };
 pub use view::{Patch, Turn, TurnHead, TurnItem, View};

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use crate::{
     INTERRUPTED_MARK, Item, Transcript,
-    payload::{AssistantPart, ContentPart, ModelRef, Opaque, ToolResult},
+    payload::{
+        AssistantPart, ContentPart, ModelRef, Opaque, ToolResult, replace_lone_surrogates,
+    },
 };
 
 /// One item of the history as a dialect renders it.
@@ -151,7 +153,8 @@ fn parts(given: &[ContentPart], empty: &str, report: &mut NormaliseReport) -> Ve
     let mut out = Vec::with_capacity(given.len());
     for part in given {
         match part {
-            ContentPart::Text { text } if text.is_empty() => {}
+            // Providers refuse a text of white space as they refuse an empty one.
+            ContentPart::Text { text } if text.trim().is_empty() => {}
             ContentPart::Text { .. } | ContentPart::Image { .. } => out.push(part.clone()),
             ContentPart::Unknown => {
                 report.placeholders += 1;
@@ -174,8 +177,8 @@ fn assistant_parts(given: &[AssistantPart], report: &mut NormaliseReport) -> Vec
     let mut speaks = false;
     for part in given {
         match part {
-            AssistantPart::Text { text } | AssistantPart::Reasoning { text } if text.is_empty() => {
-            }
+            AssistantPart::Text { text } if text.trim().is_empty() => {}
+            AssistantPart::Reasoning { text } if text.is_empty() => {}
             AssistantPart::Unknown => report.placeholders += 1,
             AssistantPart::Reasoning { .. } => out.push(part.clone()),
             AssistantPart::Text { .. } => {
@@ -201,10 +204,11 @@ fn assistant_parts(given: &[AssistantPart], report: &mut NormaliseReport) -> Vec
 }
 
 fn object_text(arguments: &str, report: &mut NormaliseReport) -> String {
-    use serde::de::IgnoredAny;
-    use std::collections::HashMap;
-    if serde_json::from_str::<HashMap<String, IgnoredAny>>(arguments).is_ok() {
-        return arguments.to_owned();
+    // Parsed in full: what is only skimmed may still be too deep, too large a number or half a
+    // character for the dialects that send arguments as an object.
+    let mended = replace_lone_surrogates(arguments);
+    if serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&mended).is_ok() {
+        return mended.into_owned();
     }
     if arguments.trim().is_empty() {
         return "{}".into();

@@ -4,6 +4,8 @@
 //! head is therefore only a matter of walking back to the root and doing the operations again; no
 //! content is held here, only sequence numbers.
 
+use std::collections::HashSet;
+
 /// A tool call of an assistant message on the surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallSlot {
@@ -66,6 +68,9 @@ pub(crate) struct Surface {
     /// The tip in force after each event that changed it.
     timeline: Vec<(u64, Option<usize>)>,
     slots: Vec<Slot>,
+    /// Calls that were ever started, also behind a head that has moved back: a rewind undoes no
+    /// tool, so nobody may be told that such a call never ran.
+    began: HashSet<CallPlace>,
 }
 
 impl Surface {
@@ -100,6 +105,7 @@ impl Surface {
             call.call_id == call_id && call.result.is_none() && call.started.is_none()
         })?;
         self.grow(seq, Op::Start(place));
+        self.began.insert(place);
         Some(place)
     }
 
@@ -143,6 +149,11 @@ impl Surface {
                     )
                 })
         })
+    }
+
+    /// Returns whether a call was ever started, wherever the head is now.
+    pub(crate) fn began(&self, place: CallPlace) -> bool {
+        self.began.contains(&place)
     }
 
     fn find(&self, wanted: impl Fn(&CallSlot) -> bool) -> Option<CallPlace> {

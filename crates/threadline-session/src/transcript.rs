@@ -147,7 +147,7 @@ pub struct OpenCall {
     pub name: String,
     /// Arguments as JSON text.
     pub arguments: String,
-    /// Whether `tool/start` was logged.
+    /// Whether `tool/start` was logged, also when the head has moved back before it since.
     pub started: bool,
 }
 
@@ -364,7 +364,7 @@ impl Transcript {
     pub fn open_calls(&self) -> Vec<OpenCall> {
         self.surface
             .open_calls()
-            .filter_map(|(place, slot)| {
+            .filter_map(|(place, _)| {
                 let Some(Item::Assistant(message)) = self.items.get(&place.assistant) else {
                     return None;
                 };
@@ -374,7 +374,7 @@ impl Transcript {
                     call_id: call.call_id.into(),
                     name: call.name.into(),
                     arguments: call.arguments.into(),
-                    started: slot.started.is_some(),
+                    started: self.surface.began(place),
                 })
             })
             .collect()

@@ -421,8 +421,11 @@ impl View {
             return Vec::new();
         };
         self.usage_before = self.transcript.facts().usage;
+        // Turns are found by number. A log from elsewhere may repeat one; it is then shown under
+        // the next free number instead of being merged into another turn.
+        let free = self.turns.last().map_or(0, |last| last.head.turn.saturating_add(1));
         let head = TurnHead {
-            turn: open.turn,
+            turn: open.turn.max(free),
             run_id: open.run_id.clone(),
             start_seq: event.seq,
             end_seq: None,
@@ -568,10 +571,18 @@ impl View {
                     text: String::new(),
                 });
             }
-            if item.parts[at].text.is_empty() {
-                item.parts[at].kind = part.kind;
+            let filled = &mut item.parts[at];
+            let turns_out = filled.text.is_empty() && filled.kind != part.kind;
+            if turns_out {
+                filled.kind = part.kind;
             }
-            item.parts[at].text.push_str(&part.delta);
+            filled.text.push_str(&part.delta);
+            if turns_out {
+                // A hole was filled as another kind; appending would leave a copy's part as that.
+                let item = TurnItem::Assistant(item.clone());
+                patches.push(Patch::Item { turn: number, item });
+                continue;
+            }
             patches.push(Patch::Append {
                 turn: number,
                 id: id.clone(),

@@ -58,14 +58,14 @@ impl Follow {
                 return Ok(Followed::Line(Box::new(line)));
             }
             // Subscribed before looking: an append in between is not missed.
-            let tail = self.store.tail_of(&self.id);
-            let mut watch = tail.as_ref().map(|tail| tail.subscribe());
+            // The sender itself is not held, so that it goes when its writer does.
+            let mut watch = self.store.tail_of(&self.id).map(|tail| tail.subscribe());
             // A stamp is taken before reading for the same reason.
             let stat = self.store.stat(&self.id).await;
             let stamp = match stat {
                 Ok(stat) => Some(stat.stamp),
                 // A session that this process has created and not yet stored.
-                Err(ReadError::NotFound { .. }) if tail.is_some() => None,
+                Err(ReadError::NotFound { .. }) if watch.is_some() => None,
                 Err(error) => return Err(error),
             };
             if let Some(stamp) = stamp.filter(|stamp| self.seen != Some(*stamp)) {

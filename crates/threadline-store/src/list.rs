@@ -71,6 +71,11 @@ impl FactsCache {
             .map(|(_, derived)| derived.clone())
     }
 
+    pub(crate) fn forget(&self, id: &SessionId) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.remove(id);
+    }
+
     fn put(&self, id: &SessionId, stamp: Stamp, derived: &Derived) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.insert(id.clone(), (stamp, derived.clone()));

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -23,6 +26,14 @@ struct Held {
     summary: UserSummary,
     claimed: bool,
     acknowledged: Option<u64>,
+    version: u64,
+}
+
+/// Returns a number never given before, so that a session made again under an old id has a stamp
+/// of its own.
+fn next_version() -> u64 {
+    static VERSION: AtomicU64 = AtomicU64::new(0);
+    VERSION.fetch_add(1, Ordering::Relaxed)
 }
 
 type Sessions = Arc<Mutex<HashMap<SessionId, Held>>>;
@@ -122,7 +133,7 @@ impl Backend for MemoryBackend {
             let bytes = held.header.len() + held.lines.iter().map(Vec::len).sum::<usize>();
             Stat {
                 bytes: bytes as u64,
-                stamp: Stamp(bytes as u64, held.lines.len() as u64),
+                stamp: Stamp(bytes as u64, held.version),
                 writer: held.claimed.then(this_process),
                 acknowledged: held.acknowledged,
             }
@@ -150,6 +161,7 @@ impl Backend for MemoryBackend {
                 lines: split(batch),
                 claimed: true,
                 acknowledged: Some(last_seq),
+                version: next_version(),
                 ..Held::default()
             };
             sessions.insert(id.clone(), held);
@@ -251,6 +263,7 @@ impl Writer for MemoryWriter {
             });
         };
         held.lines.extend(split(&batch));
+        held.version = next_version();
         if sync {
             held.acknowledged = Some(last_seq);
         }
@@ -258,6 +271,9 @@ impl Writer for MemoryWriter {
     }
 
     async fn sync(&mut self) -> Result<(), WriteError> {
+        if let Some(held) = lock(&self.sessions).get_mut(&self.id) {
+            held.acknowledged = (held.lines.len() as u64).checked_sub(1);
+        }
         Ok(())
     }
 }

@@ -176,17 +176,21 @@ impl SessionStore {
     /// # Errors
     /// [`CreateError::AlreadyExists`] when the id is taken.
     pub async fn create(&self, header: Header) -> Result<SessionWriter, CreateError> {
-        header.encode()?;
         if self.inside.backend.stat(&header.id).await?.is_some() {
             return Err(CreateError::AlreadyExists { id: header.id });
         }
+        self.begin(header)
+    }
+
+    /// Makes a writer for a new session whose id is known to be new, without asking the storage.
+    /// If it is taken after all, the first append says so.
+    ///
+    /// # Errors
+    /// [`CreateError::Header`].
+    pub fn begin(&self, header: Header) -> Result<SessionWriter, CreateError> {
+        header.encode()?;
         let transcript = self.transcript();
-        let parts = self.parts(
-            header,
-            Encoder::new(Chain::new()),
-            transcript,
-            Keys::default(),
-        );
+        let parts = self.parts(header, Encoder::new(Chain::new()), transcript, Keys::default());
         let writer = SessionWriter::pending(self.inside.backend.clone(), parts);
         self.note_tail(&writer);
         Ok(writer)
@@ -304,8 +308,9 @@ impl SessionStore {
             ..
         } = page;
         if entries.len() > limit {
+            // Where the first entry left out begins. After damage that is not the next number.
+            let seq = entries.get(limit).map_or(from.seq, entry_seq);
             entries.truncate(limit);
-            let seq = entries.last().map_or(from.seq, entry_after);
             return Ok(RawPage {
                 entries,
                 next: Some(ReadPos::at(seq)),
@@ -383,11 +388,9 @@ impl SessionStore {
     /// # Errors
     /// [`DeleteError`]: not found, or being written.
     pub async fn delete(&self, id: &SessionId) -> Result<(), DeleteError> {
-        self.inside
-            .backend
-            .delete(id)
-            .await
-            .map_err(|error| match error {
+        let deleted = self.inside.backend.delete(id).await;
+        self.inside.facts.forget(id);
+        deleted.map_err(|error| match error {
                 ClaimError::Locked { holder } => DeleteError::Locked {
                     id: id.clone(),
                     holder,
@@ -675,9 +678,9 @@ impl Scan {
     }
 }
 
-fn entry_after(entry: &Entry) -> u64 {
+fn entry_seq(entry: &Entry) -> u64 {
     match entry {
-        Entry::Line(line) => line.event.seq + 1,
+        Entry::Line(line) => line.event.seq,
         Entry::Damage(damage) => damage.seq,
     }
 }

@@ -259,7 +259,13 @@ impl SessionWriter {
     ) -> Result<Appended, AppendError> {
         let mut inner = self.inner.clone().lock_owned().await;
         let (repeat, events, options) = prepare(&inner)?;
-        if let Some(repeat) = repeat {
+        if let Some(mut repeat) = repeat {
+            // The first append may have been without the barrier that this one asks for.
+            let due = options.barrier && inner.durability != Durability::Os;
+            drop(inner);
+            if due && repeat.durable_seq.is_none_or(|durable| durable < repeat.last_seq) {
+                repeat.durable_seq = self.flush().await?;
+            }
             return Ok(repeat);
         }
         let facts = self.facts.clone();

@@ -34,7 +34,7 @@ export function CappedText({
   return (
     <div className={`capped ${className}`}>
       {keep === "tail" && toggle}
-      <pre tabIndex={0} role="region" aria-label={label}>
+      <pre tabIndex={0} role="group" aria-label={label}>
         {all ? text : capped.text}
       </pre>
       {keep === "head" && toggle}

@@ -77,6 +77,7 @@ export function ComposerView({ onSent }: { onSent: () => void }) {
 function Target() {
   const app = useApp();
   const { viewed, continuing } = useStore(app.router.state);
+  const { damage } = useStore(app.view.state);
   if (continuing !== null) {
     return (
       <div className="banner" data-testid="banner-continuing" data-session-id={continuing} role="status">
@@ -96,14 +97,16 @@ function Target() {
   return (
     <div className="banner quiet-banner">
       <span>The next task starts a new session.</span>
-      <button
-        type="button"
-        className="link-button"
-        data-testid="continue-viewed"
-        onClick={() => app.continueSession(viewed)}
-      >
-        Continue {shortId(viewed)} instead
-      </button>
+      {damage === null && (
+        <button
+          type="button"
+          className="link-button"
+          data-testid="continue-viewed"
+          onClick={() => app.continueSession(viewed)}
+        >
+          Continue {shortId(viewed)} instead
+        </button>
+      )}
     </div>
   );
 }

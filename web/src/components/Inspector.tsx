@@ -33,6 +33,7 @@ export function Inspector({ onClose, onContinue }: InspectorProps) {
                 className="button primary"
                 data-testid="continue-session"
                 data-active={continuing === view.id}
+                disabled={view.damage !== null}
                 onClick={() => {
                   if (view.id !== null) app.continueSession(view.id);
                   onContinue();

@@ -4,15 +4,15 @@ import { useStore } from "../state/store";
 
 /** From narrow to wide: the server's ceiling cuts the list at its end. */
 const approvals: readonly { value: ApprovalPolicy; label: string }[] = [
-  { value: "strict", label: "Ask for everything" },
-  { value: "on_request", label: "Ask when needed" },
+  { value: "strict", label: "Ask always" },
+  { value: "on_request", label: "Ask if needed" },
   { value: "never", label: "Never ask" },
 ];
 
 const sandboxes: readonly { value: SandboxMode; label: string }[] = [
   { value: "read_only", label: "Read only" },
-  { value: "workspace_write", label: "Write in workspace" },
-  { value: "danger_full_access", label: "Full access (danger)" },
+  { value: "workspace_write", label: "Write workspace" },
+  { value: "danger_full_access", label: "Full access, danger" },
 ];
 
 export function PolicySelects() {
@@ -20,6 +20,8 @@ export function PolicySelects() {
   const { config } = useStore(app.server);
   const { approvalPolicy, sandboxMode } = useStore(app.composer.state);
   const inherited = useInherited(config);
+  const { continuing } = useStore(app.router.state);
+  const origin = continuing === null ? "default" : "as before";
   return (
     <>
       <select
@@ -32,7 +34,7 @@ export function PolicySelects() {
           app.composer.choose({ approvalPolicy: event.target.value as ApprovalPolicy | "" })
         }
       >
-        <option value="">{inheritedLabel("Approval", inherited.approval, approvals)}</option>
+        <option value="">{inheritedLabel("Approval", inherited.approval, approvals, origin)}</option>
         <Options options={approvals} ceiling={config?.ceiling.approvalPolicy} />
       </select>
       <select
@@ -44,7 +46,7 @@ export function PolicySelects() {
         value={sandboxMode}
         onChange={(event) => app.composer.choose({ sandboxMode: event.target.value as SandboxMode | "" })}
       >
-        <option value="">{inheritedLabel("Sandbox", inherited.sandbox, sandboxes)}</option>
+        <option value="">{inheritedLabel("Sandbox", inherited.sandbox, sandboxes, origin)}</option>
         <Options options={sandboxes} ceiling={config?.ceiling.sandboxMode} />
       </select>
     </>
@@ -70,9 +72,10 @@ function inheritedLabel(
   name: string,
   value: string | undefined,
   options: readonly { value: string; label: string }[],
+  origin: string,
 ): string {
   const label = options.find((option) => option.value === value)?.label;
-  return label === undefined ? `${name}: as before` : `${name}: ${label.toLowerCase()}`;
+  return label === undefined ? `${name}: ${origin}` : `${label} (${origin})`;
 }
 
 interface OptionsProps {

@@ -43,26 +43,12 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
     if (more && end >= sessions.length - 5) void app.list.loadMore();
   }, [more, end, sessions.length, app]);
 
-  const [active, setActive] = useState<string | null>(null);
-  const current = active ?? viewed;
-  const move = (by: 1 | -1): void => {
-    const at = sessions.findIndex((session) => session.id === current);
-    const next = Math.min(Math.max(at + by, 0), sessions.length - 1);
-    const target = sessions[next];
-    if (target === undefined) return;
-    setActive(target.id);
-    virtual.scrollToIndex(next, { align: "auto" });
+  const { current, setActive, move, onKeyDown } = useRovingFocus(sessions, viewed, (index, id) => {
+    virtual.scrollToIndex(index, { align: "auto" });
     // The row may only come into existence with the scroll.
-    requestAnimationFrame(() => requestAnimationFrame(() => focusRow(scroller.current, target.id)));
-  };
+    requestAnimationFrame(() => requestAnimationFrame(() => focusRow(scroller.current, id)));
+  });
   useImperativeHandle(ref, () => ({ move }));
-
-  const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.target instanceof HTMLInputElement) return;
-    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
-    event.preventDefault();
-    move(event.key === "ArrowDown" ? 1 : -1);
-  };
 
   return (
     <div className="session-scroll" ref={scroller} onKeyDown={onKeyDown}>
@@ -92,6 +78,31 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
       </div>
     </div>
   );
+}
+
+/** One row is reachable by Tab; the arrow keys, j and k move on from it. */
+function useRovingFocus(
+  sessions: readonly Summary[],
+  viewed: string | null,
+  reveal: (index: number, id: string) => void,
+) {
+  const [active, setActive] = useState<string | null>(null);
+  const current = active ?? viewed;
+  const move = (by: 1 | -1): void => {
+    const at = sessions.findIndex((session) => session.id === current);
+    const next = Math.min(Math.max(at + by, 0), sessions.length - 1);
+    const target = sessions[next];
+    if (target === undefined) return;
+    setActive(target.id);
+    reveal(next, target.id);
+  };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    if (event.target instanceof HTMLInputElement) return;
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    event.preventDefault();
+    move(event.key === "ArrowDown" ? 1 : -1);
+  };
+  return { current, setActive, move, onKeyDown };
 }
 
 /** The followed session knows its status before the list's next refresh. */

@@ -28,7 +28,8 @@ export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardPr
   const asking = live && item.outcome === null && item.approval?.decision === null;
   const state = cardState(item, live, asking);
   return (
-    <section
+    <div
+      role="group"
       className="tool-card"
       data-testid="tool-card"
       data-call-id={item.callId}
@@ -44,7 +45,7 @@ export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardPr
       )}
       {!asking && item.approval !== null && <ApprovalNote approval={item.approval} />}
       <Output item={item} />
-    </section>
+    </div>
   );
 });
 

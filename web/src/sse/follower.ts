@@ -41,7 +41,7 @@ export class Follower {
   #failures = 0;
   #productive = false;
   #connections = 0;
-  #gapAt = -1;
+  #gapAt: number | undefined;
   #wake: (() => void) | undefined;
 
   constructor(options: FollowerOptions) {
@@ -122,7 +122,7 @@ export class Follower {
   async #read(reader: ReadableStreamDefaultReader<Uint8Array>, cut: () => void): Promise<void> {
     const parser = new SseParser();
     const idleMs = this.#options.idleMs ?? 45_000;
-    for (;;) {
+    while (!this.#stopped) {
       const watchdog = setTimeout(cut, idleMs);
       const chunk = await reader.read().finally(() => clearTimeout(watchdog));
       if (chunk.done || this.#stopped) return;

@@ -116,7 +116,12 @@ impl Field {
         kind: &'static str,
         about: &'static str,
     ) -> Self {
-        Self { name, kind, required: true, about }
+        Self {
+            name,
+            kind,
+            required: true,
+            about,
+        }
     }
 
     pub(crate) const fn optional(
@@ -124,7 +129,12 @@ impl Field {
         kind: &'static str,
         about: &'static str,
     ) -> Self {
-        Self { name, kind, required: false, about }
+        Self {
+            name,
+            kind,
+            required: false,
+            about,
+        }
     }
 }
 

@@ -22,12 +22,15 @@ mod write;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
-use threadline_session::payload::{ContentPart, Outcome, OutputStream, SandboxMode, ToolDefinition};
+use threadline_session::payload::{
+    ContentPart, Outcome, OutputStream, SandboxMode, ToolDefinition,
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -199,7 +202,10 @@ impl Toolbox {
             Arc::new(Shell),
         ];
         Self {
-            tools: tools.into_iter().map(|tool| (tool.definition().name, tool)).collect(),
+            tools: tools
+                .into_iter()
+                .map(|tool| (tool.definition().name, tool))
+                .collect(),
         }
     }
 
@@ -243,6 +249,17 @@ impl Toolbox {
             known.join(", ")
         ))
     }
+}
+
+/// Makes the error of file work that the system refused.
+pub(crate) fn failed(doing: &str, path: &str, error: &io::Error) -> ToolOutput {
+    let path = text::printable(path);
+    ToolOutput::error(match error.kind() {
+        io::ErrorKind::NotFound => format!("`{path}` does not exist"),
+        io::ErrorKind::IsADirectory => format!("`{path}` is a folder"),
+        io::ErrorKind::NotADirectory => format!("`{path}` is not a folder"),
+        _ => format!("cannot {doing} `{path}`: {error}"),
+    })
 }
 
 /// Runs file work off the async threads; a defect in it becomes an error of the call.

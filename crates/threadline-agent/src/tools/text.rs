@@ -145,11 +145,6 @@ impl HeadTail {
         }
     }
 
-    /// Returns the bytes seen.
-    pub(crate) fn total(&self) -> u64 {
-        self.total
-    }
-
     /// Returns everything when it fits, else the start, a note and the end.
     pub(crate) fn finish(self) -> String {
         if self.total == self.head.len() as u64 {
@@ -170,5 +165,82 @@ impl HeadTail {
         );
         out.push_str(end);
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_never_splits_a_character() {
+        let text = "a\u{e4}\u{1f600}z";
+        for most in 0..=text.len() + 1 {
+            let (start, end) = (head(text, most), tail(text, most));
+            assert!(start.len() <= most && text.starts_with(start));
+            assert!(end.len() <= most && text.ends_with(end));
+        }
+        assert_eq!(head(text, 100), text);
+        assert_eq!(tail(text, 100), text);
+        assert_eq!(shorten("abc", 3), "abc");
+        assert_eq!(shorten("abcd", 3), "abc...");
+    }
+
+    #[test]
+    fn decoding_is_the_same_in_any_pieces() {
+        let bytes: Vec<u8> = [
+            "a\u{e4}\u{20ac}\u{1f600}".as_bytes(),
+            &[0xff, 0xe2, 0x82, b'x', 0xf0, 0x9f, 0x98],
+            "z".as_bytes(),
+            &[0xf0, 0x9f],
+        ]
+        .concat();
+        let whole = String::from_utf8_lossy(&bytes);
+        for size in 1..=bytes.len() {
+            let mut decoder = Decoder::default();
+            let mut text: String = bytes
+                .chunks(size)
+                .map(|piece| decoder.push(piece))
+                .collect();
+            text.push_str(&decoder.finish());
+            assert_eq!(text, whole, "in pieces of {size}");
+            assert_eq!(decoder.finish(), "");
+        }
+    }
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(harmless("a\tb\r\n"), "a\tb\r\n");
+        assert_eq!(harmless("\0\u{1b}[1m\u{9b}"), "\\x00\\x1b[1m\\x9b");
+        assert_eq!(printable("a\nb"), "a\\x0ab");
+    }
+
+    #[test]
+    fn head_and_tail_are_kept_within_the_bound() {
+        for size in [1, 7, 64, 1000] {
+            for total in [0, 1, 199, 200, 201, 400, 1000] {
+                let text: String = ('a'..='z').cycle().take(total).collect();
+                let mut kept = HeadTail::new(200, 80);
+                for piece in text.as_bytes().chunks(size) {
+                    kept.push(std::str::from_utf8(piece).unwrap());
+                }
+                let found = kept.finish();
+                if total <= 200 {
+                    assert_eq!(found, text);
+                    continue;
+                }
+                assert!(found.len() <= 200, "{found}");
+                assert!(found.starts_with(&text[..60]) && found.ends_with(&text[total - 60..]));
+                let note = format!("[... {} of {total} bytes of output left out", total - 120);
+                assert!(found.contains(&note), "{found}");
+            }
+        }
+        let mut kept = HeadTail::new(100, 80);
+        kept.push(&"\u{1f600}".repeat(40));
+        let found = kept.finish();
+        assert!(
+            found.starts_with("\u{1f600}\u{1f600}\n[... 144 of 160"),
+            "{found}"
+        );
     }
 }

@@ -1,0 +1,373 @@
+//! The factory of agents: new sessions, resumed sessions, and what runs in this process.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use threadline_model::Provider;
+use threadline_session::{
+    Header, OsPath, RunId, SessionId,
+    payload::{ApprovalPolicy, ModelRef, SandboxMode},
+};
+use threadline_store::{
+    MemoryBackend, OpenError, Recovered, SessionStore, SessionWriter, StoreOptions,
+};
+use uuid::Uuid;
+
+use crate::{
+    ApprovalBoard, Run, StartError,
+    limits::{APPROVAL_TIMEOUT, MAX_STEPS},
+    tools::Toolbox,
+};
+
+/// The providers that are set up, and the model that new sessions use.
+#[derive(Clone)]
+pub struct Models {
+    providers: BTreeMap<String, Arc<dyn Provider>>,
+    default: ModelRef,
+}
+
+impl std::fmt::Debug for Models {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.providers.keys().collect();
+        f.debug_struct("Models")
+            .field("providers", &names)
+            .field("default", &self.default)
+            .finish()
+    }
+}
+
+impl Models {
+    /// Sets up one provider and makes one of its models the default.
+    #[must_use]
+    pub fn new(provider: Arc<dyn Provider>, model: impl Into<String>) -> Self {
+        let default = ModelRef { provider: provider.name().into(), name: model.into() };
+        Self { providers: BTreeMap::new(), default }.with(provider)
+    }
+
+    /// Sets up another provider.
+    #[must_use]
+    pub fn with(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.providers.insert(provider.name().into(), provider);
+        self
+    }
+
+    /// Returns the model that new sessions use.
+    #[must_use]
+    pub fn default_model(&self) -> &ModelRef {
+        &self.default
+    }
+
+    /// Returns a provider by name.
+    ///
+    /// # Errors
+    /// [`StartError::UnknownProvider`], which lists those that are set up.
+    pub fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, StartError> {
+        self.providers.get(name).ok_or_else(|| StartError::UnknownProvider {
+            provider: name.into(),
+            known: self.providers.keys().cloned().collect(),
+        })
+    }
+
+    /// Reads a choice: `provider/name` when the part before the slash is set up, else the name of
+    /// a model of `provider`.
+    #[must_use]
+    pub fn choose(&self, choice: &str, provider: &str) -> ModelRef {
+        match choice.split_once('/') {
+            Some((head, name)) if self.providers.contains_key(head) => {
+                ModelRef { provider: head.into(), name: name.into() }
+            }
+            _ => ModelRef { provider: provider.into(), name: choice.into() },
+        }
+    }
+}
+
+/// Who answers when a tool needs a person's approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approver {
+    /// Whoever looks at the [`ApprovalBoard`].
+    Board,
+    /// Nobody: the turn ends as `blocked`.
+    Nobody,
+}
+
+/// What new sessions run under.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Defaults {
+    /// Approval policy.
+    pub approval_policy: ApprovalPolicy,
+    /// Sandbox mode.
+    pub sandbox_mode: SandboxMode,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Most steps of a turn.
+    pub max_steps: u32,
+}
+
+impl Defaults {
+    /// Makes the defaults for a working directory: ask when needed, write in the workspace.
+    #[must_use]
+    pub fn new(cwd: PathBuf) -> Self {
+        Self {
+            approval_policy: ApprovalPolicy::OnRequest,
+            sandbox_mode: SandboxMode::WorkspaceWrite,
+            cwd,
+            max_steps: MAX_STEPS,
+        }
+    }
+}
+
+/// Everything that agents are made from.
+#[derive(Debug, Clone)]
+pub struct AgentsConfig {
+    /// Where sessions are kept; `None` keeps new ones in memory and resumes none.
+    pub store: Option<SessionStore>,
+    /// Providers and the default model.
+    pub models: Models,
+    /// Tools.
+    pub toolbox: Toolbox,
+    /// What new sessions run under.
+    pub defaults: Defaults,
+    /// Who approves.
+    pub approver: Approver,
+    /// How long a question waits before it counts as refused.
+    pub approval_timeout: Duration,
+    /// Folders that tools must not touch, besides the store's own.
+    pub denied: Vec<PathBuf>,
+}
+
+impl AgentsConfig {
+    /// Makes a configuration with all built-in tools.
+    #[must_use]
+    pub fn new(store: Option<SessionStore>, models: Models, cwd: PathBuf) -> Self {
+        Self {
+            store,
+            models,
+            toolbox: Toolbox::standard(),
+            defaults: Defaults::new(cwd),
+            approver: Approver::Board,
+            approval_timeout: APPROVAL_TIMEOUT,
+            denied: Vec::new(),
+        }
+    }
+}
+
+/// How a session is begun.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// Its working directory; the default's otherwise.
+    pub cwd: Option<PathBuf>,
+    /// Its id; a fresh one otherwise.
+    pub session_id: Option<SessionId>,
+}
+
+/// How a session is resumed.
+#[derive(Debug, Clone)]
+pub struct ResumeOptions {
+    /// The session.
+    pub session_id: SessionId,
+}
+
+pub(crate) struct Shared {
+    pub(crate) config: AgentsConfig,
+    pub(crate) store: SessionStore,
+    pub(crate) board: ApprovalBoard,
+    running: Mutex<HashMap<SessionId, Run>>,
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, HashMap<SessionId, Run>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_running(&self, id: &SessionId) -> bool {
+        self.running().contains_key(id)
+    }
+
+    pub(crate) fn note_run(&self, run: &Run) {
+        self.running().insert(run.session_id().clone(), run.clone());
+    }
+
+    pub(crate) fn forget_run(&self, run_id: &RunId, session_id: &SessionId) {
+        let mut running = self.running();
+        if running.get(session_id).is_some_and(|run| run.run_id() == run_id) {
+            running.remove(session_id);
+        }
+        drop(running);
+        self.board.forget(run_id);
+    }
+}
+
+/// Makes agents and knows what runs in this process. Cheap to clone.
+#[derive(Clone)]
+pub struct Agents {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Agents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agents").field("store", &self.shared.store).finish_non_exhaustive()
+    }
+}
+
+/// Makes a fresh id.
+#[must_use]
+pub fn new_run_id() -> RunId {
+    RunId::from_uuid(Uuid::now_v7())
+}
+
+impl Agents {
+    /// Makes the factory.
+    #[must_use]
+    pub fn new(config: AgentsConfig) -> Self {
+        let store = config.store.clone().unwrap_or_else(|| {
+            SessionStore::new(Arc::new(MemoryBackend::new()), StoreOptions::default())
+        });
+        let shared = Shared {
+            config,
+            store,
+            board: ApprovalBoard::default(),
+            running: Mutex::new(HashMap::new()),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns the configuration.
+    #[must_use]
+    pub fn config(&self) -> &AgentsConfig {
+        &self.shared.config
+    }
+
+    /// Returns the store that sessions are kept in.
+    #[must_use]
+    pub fn store(&self) -> &SessionStore {
+        &self.shared.store
+    }
+
+    /// Returns the questions that wait for a person.
+    #[must_use]
+    pub fn approvals(&self) -> &ApprovalBoard {
+        &self.shared.board
+    }
+
+    /// Makes an agent with a new session. Nothing is stored before its first run.
+    ///
+    /// # Errors
+    /// [`StartError::Create`].
+    pub fn create(&self, options: CreateOptions) -> Result<Agent, StartError> {
+        let id = options
+            .session_id
+            .unwrap_or_else(|| SessionId::from_first_run(&new_run_id()));
+        let cwd = options.cwd.unwrap_or_else(|| self.shared.config.defaults.cwd.clone());
+        let now = self.shared.store.clock().now_ms();
+        let writer = self.shared.store.begin(Header::new(id, now, OsPath::from(cwd)))?;
+        Ok(Agent::new(self.shared.clone(), writer, false, 0))
+    }
+
+    /// Opens an existing session and makes an agent that goes on with it.
+    ///
+    /// The model-visible history is rebuilt from the log in the store; an interrupted turn is
+    /// closed first. An unknown id is an error, never a new session.
+    ///
+    /// # Errors
+    /// [`StartError`]: no store, not found, busy here, locked elsewhere, damaged, unsupported.
+    pub async fn resume(&self, options: ResumeOptions) -> Result<Agent, StartError> {
+        if self.shared.config.store.is_none() {
+            return Err(StartError::NoStore);
+        }
+        let id = options.session_id;
+        if self.running(&id).is_some() {
+            return Err(StartError::Busy { id });
+        }
+        let loaded = self.shared.store.load(&id).await.map_err(|error| match error {
+            OpenError::Locked { id, holder } if holder.pid == std::process::id() => {
+                StartError::Busy { id }
+            }
+            error => StartError::Open(error),
+        })?;
+        Ok(Agent::new(self.shared.clone(), loaded.writer, true, loaded.closed))
+    }
+
+    /// Returns the run that a session has in this process.
+    #[must_use]
+    pub fn running(&self, id: &SessionId) -> Option<Run> {
+        self.shared.running().get(id).cloned()
+    }
+
+    /// Returns all runs of this process.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Run> {
+        self.shared.running().values().cloned().collect()
+    }
+
+    /// Cancels all runs and waits until their ends are on stable storage.
+    pub async fn shutdown(&self) {
+        let runs = self.runs();
+        for run in &runs {
+            run.cancel();
+        }
+        for run in runs {
+            run.wait().await;
+        }
+    }
+}
+
+/// A session open for writing, with the loop that drives it.
+///
+/// Dropping it releases the session, once its run has ended.
+#[derive(Clone)]
+pub struct Agent {
+    pub(crate) core: Arc<Core>,
+}
+
+pub(crate) struct Core {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) writer: SessionWriter,
+    pub(crate) resumed: bool,
+    pub(crate) closed: usize,
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").field("session", self.core.writer.id()).finish_non_exhaustive()
+    }
+}
+
+impl Agent {
+    fn new(shared: Arc<Shared>, writer: SessionWriter, resumed: bool, closed: usize) -> Self {
+        Self { core: Arc::new(Core { shared, writer, resumed, closed }) }
+    }
+
+    /// Returns the session's id.
+    #[must_use]
+    pub fn session_id(&self) -> &SessionId {
+        self.core.writer.id()
+    }
+
+    /// Returns whether the session existed before.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        self.core.resumed
+    }
+
+    /// Returns how many events recovery appended to close an interrupted turn.
+    #[must_use]
+    pub fn closed(&self) -> usize {
+        self.core.closed
+    }
+
+    /// Returns what opening had to move aside.
+    #[must_use]
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.core.writer.recovered()
+    }
+
+    /// Returns the one door for appends.
+    #[must_use]
+    pub fn writer(&self) -> &SessionWriter {
+        &self.core.writer
+    }
+}

@@ -1,0 +1,314 @@
+//! The tool calls of one step: judged, asked for, started, run and answered.
+//!
+//! Neighbouring read-only calls run at the same time; all others one after the other, in the
+//! order of the message. Each result is logged as soon as it is there.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use serde_json::Value;
+use threadline_session::{
+    Payload,
+    payload::{
+        ApprovalAsked, ApprovalDecided, AssistantMessage, Decision, EndReason, Outcome,
+        OutputStream, ToolOutput as OutputPiece, ToolResult, ToolStart,
+    },
+};
+use threadline_store::{AppendError, AppendOptions, SessionWriter};
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{
+    Approver,
+    approvals::{Answer, Answered, ApprovalInfo},
+    driver::{Driver, Stop},
+    limits::{OUTPUT_LOG_BYTES, OUTPUT_TIME, PARALLEL_CALLS},
+    policy::{Grant, Verdict, judge},
+    tools::{Effect, Tool, ToolContext, ToolOutput, parse_arguments},
+};
+
+/// A call of the message.
+#[derive(Clone)]
+struct Call {
+    call_id: String,
+    name: String,
+    arguments: String,
+}
+
+/// What is to be done with a call once it was judged.
+enum Plan {
+    Run { tool: Arc<dyn Tool>, arguments: Value, effect: Effect },
+    /// It is asked for first, then run.
+    Ask { tool: Arc<dyn Tool>, arguments: Value, reason: String },
+    Refuse(ToolOutput),
+}
+
+impl Driver {
+    /// Runs the calls of a message until each is answered.
+    pub(crate) async fn run_calls(&mut self, message: AssistantMessage) -> Result<(), Stop> {
+        let calls: Vec<Call> = message
+            .calls()
+            .map(|call| Call {
+                call_id: call.call_id.into(),
+                name: call.name.into(),
+                arguments: call.arguments.into(),
+            })
+            .collect();
+        // Logged without a barrier: the one before the first tool covers it.
+        self.record(vec![Payload::AssistantMessage(message)], false).await?;
+        let mut at = 0;
+        while let Some(call) = calls.get(at) {
+            if self.cancel().is_cancelled() {
+                return Err(Stop::End(EndReason::Cancelled));
+            }
+            match self.plan(call).await {
+                Plan::Refuse(output) => {
+                    self.answer(call, output).await?;
+                    at += 1;
+                }
+                Plan::Ask { tool, arguments, reason } => {
+                    if let Some(refusal) = self.ask(call, reason).await? {
+                        self.answer(call, refusal).await?;
+                    } else {
+                        self.run_group(vec![(call.clone(), tool, arguments)]).await?;
+                    }
+                    at += 1;
+                }
+                Plan::Run { tool, arguments, effect: Effect::ReadOnly } => {
+                    let mut group = vec![(call.clone(), tool, arguments)];
+                    at += 1;
+                    while let Some(next) = calls.get(at).filter(|_| group.len() < PARALLEL_CALLS) {
+                        let Plan::Run { tool, arguments, effect: Effect::ReadOnly } =
+                            self.plan(next).await
+                        else {
+                            break;
+                        };
+                        group.push((next.clone(), tool, arguments));
+                        at += 1;
+                    }
+                    self.run_group(group).await?;
+                }
+                Plan::Run { tool, arguments, .. } => {
+                    self.run_group(vec![(call.clone(), tool, arguments)]).await?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn plan(&self, call: &Call) -> Plan {
+        let toolbox = &self.core.shared.config.toolbox;
+        let Some(tool) = toolbox.get(&call.name) else {
+            return Plan::Refuse(toolbox.unknown(&call.name));
+        };
+        let arguments = match parse_arguments(&call.arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return Plan::Refuse(error.into()),
+        };
+        let grants: Vec<Grant> = self
+            .core
+            .writer
+            .with_transcript(|transcript| {
+                transcript.session_grants().iter().filter_map(Grant::from_asked).collect()
+            })
+            .await;
+        let effect = tool.effect(&arguments);
+        let (policy, sandbox) = (self.context.approval_policy, self.context.sandbox_mode);
+        let tool = tool.clone();
+        match judge(policy, sandbox, effect, &call.name, &arguments, &grants) {
+            Verdict::Allow => Plan::Run { tool, arguments, effect },
+            Verdict::Ask { reason } => Plan::Ask { tool, arguments, reason },
+            Verdict::Deny { reason } => Plan::Refuse(ToolOutput::denied(reason)),
+        }
+    }
+
+    /// Asks a person. Returns the refusal, or nothing when the call may run.
+    async fn ask(&mut self, call: &Call, reason: String) -> Result<Option<ToolOutput>, Stop> {
+        let config = &self.core.shared.config;
+        if config.approver == Approver::Nobody {
+            return Err(Stop::End(EndReason::Blocked));
+        }
+        let timeout = config.approval_timeout;
+        let approval_id = uuid::Uuid::now_v7().to_string();
+        let info = ApprovalInfo {
+            approval_id: approval_id.clone(),
+            run_id: self.run.run_id().clone(),
+            session_id: self.run.session_id().clone(),
+            tool_call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            reason: reason.clone(),
+            asked_at: self.core.shared.store.clock().now_ms(),
+        };
+        // Put up before it is logged: whoever sees the event can answer at once.
+        let board = self.core.shared.board.clone();
+        let answer = board.ask(info);
+        let asked = Payload::ApprovalAsked(ApprovalAsked {
+            approval_id: approval_id.clone(),
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            reason,
+        });
+        let logged = self.record(vec![asked], true).await;
+        let cancel = self.cancel().clone();
+        let answered = match logged {
+            Err(error) => Err(Stop::Storage(error)),
+            Ok(_) => tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(Stop::End(EndReason::Cancelled)),
+                answered = tokio::time::timeout(timeout, answer) => {
+                    Ok(answered.ok().and_then(Result::ok))
+                }
+            },
+        };
+        board.withdraw(self.run.run_id(), &call.call_id);
+        let answered = answered?;
+        let (decision, by, comment) = match &answered {
+            Some(Answered { answer, by, comment }) => {
+                ((*answer).into(), by.clone(), comment.clone())
+            }
+            None => (Decision::Expired, "timeout".into(), None),
+        };
+        let decided = ApprovalDecided { approval_id, decision, by, comment };
+        self.record(vec![Payload::ApprovalDecided(decided)], false).await?;
+        Ok(refusal(answered))
+    }
+
+    async fn answer(&mut self, call: &Call, output: ToolOutput) -> Result<(), AppendError> {
+        self.record(vec![result(call, output)], false).await.map(drop)
+    }
+
+    /// Runs calls at the same time. Their starts are on stable storage before the first begins.
+    async fn run_group(&mut self, group: Vec<(Call, Arc<dyn Tool>, Value)>) -> Result<(), Stop> {
+        let starts = group
+            .iter()
+            .map(|(call, _, _)| {
+                Payload::ToolStart(ToolStart {
+                    call_id: call.call_id.clone(),
+                    name: call.name.clone(),
+                    cwd: self.context.cwd.clone(),
+                })
+            })
+            .collect();
+        self.record(starts, true).await?;
+        let core = self.core.clone();
+        let mut running: FuturesUnordered<_> = group
+            .into_iter()
+            .map(|(call, tool, arguments)| {
+                let context = self.tool_context();
+                run_one(&core.writer, call, tool, arguments, context)
+            })
+            .collect();
+        let mut outcome = Ok(());
+        // All of them are waited for, also after a failure: a tool is never left running unseen.
+        while let Some(done) = running.next().await {
+            outcome = outcome.and(done);
+        }
+        outcome?;
+        if self.cancel().is_cancelled() {
+            return Err(Stop::End(EndReason::Cancelled));
+        }
+        Ok(())
+    }
+
+    fn tool_context(&self) -> ToolContext {
+        let mut context =
+            ToolContext::new(self.context.cwd.as_path(), self.context.sandbox_mode);
+        context.denied = self.core.shared.store.private_paths();
+        context.denied.extend(self.core.shared.config.denied.iter().cloned());
+        context.cancel = self.cancel().clone();
+        context
+    }
+}
+
+async fn run_one(
+    writer: &SessionWriter,
+    call: Call,
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+    mut context: ToolContext,
+) -> Result<(), AppendError> {
+    let (sender, receiver) = mpsc::channel(64);
+    context.output = Some(sender);
+    let run = async {
+        let output = tool.run(&arguments, &context).await;
+        drop(context);
+        output
+    };
+    let (output, streamed) = tokio::join!(run, log_output(writer, &call.call_id, receiver));
+    let options = AppendOptions::default();
+    writer.record(vec![result(&call, output)], options).await?;
+    streamed
+}
+
+/// Logs live output until the tool is done, gathered for a moment and capped.
+async fn log_output(
+    writer: &SessionWriter,
+    call_id: &str,
+    mut pieces: mpsc::Receiver<(OutputStream, String)>,
+) -> Result<(), AppendError> {
+    let mut room = OUTPUT_LOG_BYTES;
+    let mut gathered: Option<(OutputStream, String, Instant)> = None;
+    let mut outcome = Ok(());
+    loop {
+        let due = async {
+            match &gathered {
+                Some((_, _, since)) => tokio::time::sleep_until(*since + OUTPUT_TIME).await,
+                None => std::future::pending().await,
+            }
+        };
+        let piece = tokio::select! {
+            piece = pieces.recv() => Some(piece),
+            () = due => None,
+        };
+        let (flush, ended) = match piece {
+            None => (gathered.take(), false),
+            Some(None) => (gathered.take(), true),
+            Some(Some((stream, text))) => match &mut gathered {
+                Some((before, held, _)) if *before == stream => {
+                    held.push_str(&text);
+                    continue;
+                }
+                _ => (gathered.replace((stream, text, Instant::now())), false),
+            },
+        };
+        // A full disk must not stop the tool from being waited for; the result's append says it.
+        if let Some((stream, delta, _)) = flush
+            && outcome.is_ok()
+            && delta.len() <= room
+        {
+            room -= delta.len();
+            let piece = OutputPiece { call_id: call_id.into(), stream, delta };
+            let options = AppendOptions::default();
+            outcome = writer.record(vec![Payload::ToolOutput(piece)], options).await.map(drop);
+        }
+        if ended {
+            return outcome;
+        }
+    }
+}
+
+fn result(call: &Call, output: ToolOutput) -> Payload {
+    Payload::ToolResult(ToolResult {
+        call_id: call.call_id.clone(),
+        name: call.name.clone(),
+        is_error: output.is_error(),
+        content: output.content,
+        outcome: output.outcome,
+        full: None,
+        synthetic: false,
+    })
+}
+
+fn refusal(answered: Option<Answered>) -> Option<ToolOutput> {
+    let text = match answered {
+        Some(Answered { answer: Answer::Approve | Answer::ApproveForSession, .. }) => return None,
+        Some(Answered { comment: Some(comment), .. }) if !comment.trim().is_empty() => {
+            format!("the person refused this call and says: {}", comment.trim())
+        }
+        Some(_) => "the person refused this call".into(),
+        None => "nobody answered whether this call may run, so it was not".to_owned(),
+    };
+    Some(ToolOutput::new(Outcome::Denied, text))
+}

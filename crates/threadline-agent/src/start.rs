@@ -1,0 +1,285 @@
+//! How a run begins: what it runs under, and the prompt on disk before anything else happens.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use threadline_session::{
+    OsPath, Payload, RunId, SessionId, Transcript, closers,
+    payload::{
+        ApprovalPolicy, ContentPart, SandboxMode, SystemPrompt, SystemReason, TurnContext,
+        TurnStart, UserMessage, UserSource,
+    },
+};
+use threadline_store::AppendOptions;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Agent, Agents, CreateOptions, ResumeOptions, Run, StartError,
+    agents::{Core, new_run_id},
+    driver::Driver,
+    prompt,
+    run::RunParts,
+};
+
+/// What a run is asked to do. What is `None` comes from the session, or else from the defaults.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RunInput {
+    /// The task.
+    pub task: String,
+    /// What it is good for.
+    pub goal: Option<String>,
+    /// What the model should know besides.
+    pub context: Option<String>,
+    /// `provider/name`, or the name of a model of the session's provider.
+    pub model: Option<String>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Approval policy. Naming one here is what makes widening explicit; it is logged.
+    pub approval_policy: Option<ApprovalPolicy>,
+    /// Sandbox mode. Naming one here is what makes widening explicit; it is logged.
+    pub sandbox_mode: Option<SandboxMode>,
+    /// Working directory.
+    pub cwd: Option<PathBuf>,
+    /// Most steps.
+    pub max_steps: Option<u32>,
+    /// A repeat of the same key starts nothing and gives the first run again.
+    pub idempotency_key: Option<String>,
+}
+
+/// What a run runs under, as it is shown to people.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunPolicy {
+    /// Approval policy.
+    pub approval_policy: ApprovalPolicy,
+    /// Sandbox mode.
+    pub sandbox_mode: SandboxMode,
+    /// Provider.
+    pub provider: String,
+    /// Model.
+    pub model: String,
+    /// Working directory.
+    pub cwd: String,
+}
+
+impl From<&TurnContext> for RunPolicy {
+    fn from(context: &TurnContext) -> Self {
+        Self {
+            approval_policy: context.approval_policy,
+            sandbox_mode: context.sandbox_mode,
+            provider: context.provider.clone(),
+            model: context.model.clone(),
+            cwd: context.cwd.display(),
+        }
+    }
+}
+
+/// A run that was started now, or had been before under the same idempotency key.
+#[derive(Debug)]
+pub enum Started {
+    /// Now.
+    New(Run),
+    /// Before. Its session and the last event of its prompt.
+    Repeated {
+        /// The session.
+        session_id: SessionId,
+        /// Last event of the prompt's batch.
+        seq: u64,
+    },
+}
+
+impl Agents {
+    /// Creates or resumes a session and starts a run in it.
+    ///
+    /// # Errors
+    /// [`StartError`]. Nothing is created when an existing session was asked for.
+    pub async fn start(
+        &self,
+        session: Option<SessionId>,
+        input: RunInput,
+    ) -> Result<Started, StartError> {
+        if input.task.trim().is_empty() {
+            return Err(StartError::EmptyTask);
+        }
+        let agent = match session {
+            Some(session_id) => self.resume(ResumeOptions { session_id }).await?,
+            None => {
+                let session_id = input.idempotency_key.as_deref().map(keyed_session);
+                if let Some(id) = &session_id
+                    && self.store().has(id).await.map_err(threadline_store::OpenError::from)?
+                {
+                    return Ok(Started::Repeated { session_id: id.clone(), seq: 0 });
+                }
+                self.create(CreateOptions { cwd: input.cwd.clone(), session_id })?
+            }
+        };
+        agent.start(input).await
+    }
+}
+
+/// A new session that is asked for twice under one key gets one id, so that the second finds the
+/// first, also in another process.
+fn keyed_session(key: &str) -> SessionId {
+    let name = format!("threadline:{key}");
+    let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    SessionId::from_uuid(id)
+}
+
+impl Agent {
+    /// Starts a turn. On return its prompt is stored; the run goes on in a task of its own and
+    /// holds the session open until it ends.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing was sent to a model then.
+    pub async fn start(&self, input: RunInput) -> Result<Started, StartError> {
+        if input.task.trim().is_empty() {
+            return Err(StartError::EmptyTask);
+        }
+        let core = &self.core;
+        if core.shared.is_running(self.session_id()) {
+            return Err(StartError::Busy { id: self.session_id().clone() });
+        }
+        core.close_leftover().await?;
+        let (context, payloads) =
+            core.writer.with_transcript(|transcript| core.open_turn(transcript, &input)).await?;
+        let provider = core.shared.config.models.provider(&context.provider)?.clone();
+        let Some(Payload::TurnStart(start)) = payloads.first() else {
+            return Err(StartError::Internal("a turn does not begin with its start".into()));
+        };
+        let (turn, run_id) = (start.turn, start.run_id.clone());
+        let count = payloads.len() as u64;
+        let options = AppendOptions { key: input.idempotency_key, barrier: false };
+        let appended = core.writer.record(payloads, options).await?;
+        if appended.repeated {
+            let session_id = self.session_id().clone();
+            return Ok(Started::Repeated { session_id, seq: appended.last_seq });
+        }
+        let (outcome, watch) = watch::channel(None);
+        let run = Run::new(RunParts {
+            run_id,
+            session_id: self.session_id().clone(),
+            // A session that this agent created is resumed from its second turn on.
+            resumed: core.resumed || turn > 1,
+            recovered: core.writer.recovered().cloned(),
+            policy: RunPolicy::from(&context),
+            start_seq: appended.last_seq + 1 - count,
+            cancel: CancellationToken::new(),
+            outcome: watch,
+            store: core.shared.store.clone(),
+        });
+        core.shared.note_run(&run);
+        let driver = Driver::new(core.clone(), run.clone(), provider, context, turn);
+        tokio::spawn(driver.drive(outcome));
+        Ok(Started::New(run))
+    }
+}
+
+impl Core {
+    /// A run that stopped because the storage was full left its turn open.
+    async fn close_leftover(&self) -> Result<(), StartError> {
+        let (first, events) = self
+            .writer
+            .with_transcript(|t| (t.next_seq(), closers(t)))
+            .await;
+        let events = events.map_err(|e| StartError::Internal(e.to_string()))?;
+        if !events.is_empty() {
+            self.writer.append(first, events, AppendOptions::barrier()).await?;
+        }
+        Ok(())
+    }
+
+    fn open_turn(
+        &self,
+        transcript: &Transcript,
+        input: &RunInput,
+    ) -> Result<(TurnContext, Vec<Payload>), StartError> {
+        let context = self.context(transcript.context(), input)?;
+        let cwd = context.cwd.as_path();
+        if !cwd.is_dir() {
+            return Err(StartError::MissingFolder { path: context.cwd.display() });
+        }
+        let turn = transcript.last_turn() + 1;
+        let run_id = if turn == 1 {
+            RunId::parse(self.writer.id().as_str())
+                .map_err(|e| StartError::Internal(e.to_string()))?
+        } else {
+            new_run_id()
+        };
+        let mut payloads = vec![Payload::TurnStart(TurnStart {
+            turn,
+            run_id,
+            context: context.clone(),
+        })];
+        payloads.extend(self.system_prompt(transcript));
+        if transcript.context().is_none_or(|before| before.cwd != context.cwd) {
+            payloads.push(user(prompt::environment(cwd), UserSource::Context));
+        }
+        payloads.push(user(task_text(input), UserSource::User));
+        Ok((context, payloads))
+    }
+
+    /// What the session ran under stays in force unless the caller names something else; a
+    /// default never replaces it (field report C89).
+    fn context(
+        &self,
+        before: Option<&TurnContext>,
+        input: &RunInput,
+    ) -> Result<TurnContext, StartError> {
+        let models = &self.shared.config.models;
+        let defaults = &self.shared.config.defaults;
+        let fallback = models.default_model();
+        let provider = before.map_or(&fallback.provider, |b| &b.provider);
+        let (provider, model) = match &input.model {
+            Some(choice) => {
+                let chosen = models.choose(choice, provider);
+                (chosen.provider, chosen.name)
+            }
+            None => (provider.clone(), before.map_or(&fallback.name, |b| &b.model).clone()),
+        };
+        models.provider(&provider)?;
+        let cwd = input.cwd.clone().map(OsPath::from);
+        Ok(TurnContext {
+            provider,
+            model,
+            approval_policy: input
+                .approval_policy
+                .or(before.map(|b| b.approval_policy))
+                .unwrap_or(defaults.approval_policy),
+            sandbox_mode: input
+                .sandbox_mode
+                .or(before.map(|b| b.sandbox_mode))
+                .unwrap_or(defaults.sandbox_mode),
+            cwd: cwd
+                .or_else(|| before.map(|b| b.cwd.clone()))
+                .unwrap_or_else(|| self.writer.header().cwd.clone()),
+            temperature: input.temperature.or(before.and_then(|b| b.temperature)),
+            max_steps: Some(input.max_steps.unwrap_or(defaults.max_steps)),
+        })
+    }
+
+    fn system_prompt(&self, transcript: &Transcript) -> Option<Payload> {
+        let text = prompt::SYSTEM_PROMPT;
+        let tools = self.shared.config.toolbox.definitions();
+        let reason = match transcript.system() {
+            None => SystemReason::Initial,
+            Some(before) if before.text == text && before.tools == tools => return None,
+            Some(_) => SystemReason::Changed,
+        };
+        Some(Payload::SystemPrompt(SystemPrompt { text: text.into(), tools, reason }))
+    }
+}
+
+fn user(text: String, source: UserSource) -> Payload {
+    Payload::UserMessage(UserMessage { content: vec![ContentPart::text(text)], source })
+}
+
+fn task_text(input: &RunInput) -> String {
+    let mut text = input.task.clone();
+    for (name, more) in [("Goal", &input.goal), ("Context", &input.context)] {
+        if let Some(more) = more.as_deref().map(str::trim).filter(|more| !more.is_empty()) {
+            text.push_str(&format!("\n\n{name}: {more}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,339 @@
+//! `shell`: a command and all that it prints.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use threadline_session::payload::{Outcome, OutputStream, SandboxMode, ToolDefinition};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::arguments::{self, Arguments, Field};
+use super::paths::{Access, PathError, PathRules};
+use super::process::{self, Running};
+use super::text::{Decoder, HeadTail, harmless, show};
+use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput};
+use crate::limits::{
+    COMMAND_BYTES, DRAIN_TIME, LIVE_BYTES, NOTE_BYTES, PIPE_BYTES, RESULT_BYTES,
+    SHELL_TIMEOUT_DEFAULT, SHELL_TIMEOUT_MAX,
+};
+use crate::policy::safe_words;
+
+const FIELDS: [Field; 2] = [
+    Field::required("command", "string", "The command, run by bash (or sh) -c."),
+    Field::optional(
+        "timeout_ms",
+        "integer",
+        "Most milliseconds it may take; default 120000, most 600000.",
+    ),
+];
+
+/// Variables of the agent that commands see; keys of providers are not among them.
+const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL"];
+
+/// Settings for commands that nobody is asked about. A folder with the files of a bare repository
+/// could otherwise tell git to run a program, and looking must not change the index.
+const CAREFUL_GIT: [(&str, &str); 4] = [
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "safe.bareRepository"),
+    ("GIT_CONFIG_VALUE_0", "explicit"),
+];
+
+/// Runs a shell command.
+///
+/// No process that it starts outlives the call, or the agent when that dies first. What it prints
+/// is kept in the order in which it arrives; with two pipes, lines of standard output and standard
+/// error that are printed at the same moment can change places.
+#[derive(Debug, Clone, Copy)]
+pub struct Shell;
+
+#[async_trait]
+impl Tool for Shell {
+    fn definition(&self) -> ToolDefinition {
+        arguments::definition(
+            "shell",
+            "Runs a command in the working directory, without input, and shows what it prints and \
+             its exit code; of more than 32 KiB the middle is left out. Processes that it leaves \
+             in the background are ended.",
+            &FIELDS,
+        )
+    }
+
+    fn effect(&self, _arguments: &Value) -> Effect {
+        Effect::Executes
+    }
+
+    async fn run(&self, arguments: &Value, ctx: &ToolContext) -> ToolOutput {
+        match Request::parse(arguments) {
+            Ok(request) => request.run(ctx).await.unwrap_or_else(|refused| refused),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+struct Request {
+    command: String,
+    timeout: Duration,
+}
+
+enum End {
+    Exited(io::Result<ExitStatus>),
+    TimedOut,
+    Cancelled,
+}
+
+impl Request {
+    fn parse(value: &Value) -> Result<Self, ArgumentError> {
+        let arguments = Arguments::new("shell", value, &FIELDS)?;
+        let invalid = |problem: String| ArgumentError::Invalid {
+            field: "command",
+            problem,
+        };
+        let command = arguments.string("command")?;
+        if command.trim().is_empty() {
+            return Err(invalid("is empty".into()));
+        }
+        if command.contains('\0') {
+            return Err(invalid("contains a NUL character".into()));
+        }
+        if command.len() > COMMAND_BYTES {
+            return Err(invalid(format!(
+                "has {} bytes; at most {COMMAND_BYTES} are taken, so write a file and run it",
+                command.len()
+            )));
+        }
+        let most = u64::try_from(SHELL_TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
+        let timeout = arguments.count("timeout_ms", most)?;
+        Ok(Self {
+            command: command.to_owned(),
+            timeout: timeout.map_or(SHELL_TIMEOUT_DEFAULT, Duration::from_millis),
+        })
+    }
+
+    async fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+        let safe = safe_words(&self.command);
+        if ctx.sandbox != SandboxMode::DangerFullAccess {
+            check_words(ctx, safe.as_deref().unwrap_or_default())?;
+        }
+        if !ctx.cwd.is_dir() {
+            let cwd = show(&ctx.cwd);
+            return Err(ToolOutput::error(format!(
+                "the working directory `{cwd}` does not exist"
+            )));
+        }
+        if ctx.cancel.is_cancelled() {
+            return Err(ToolOutput::cancelled());
+        }
+        let mut running = process::start(&self.command, &ctx.cwd, environment(ctx, safe.is_some()))
+            .await
+            .map_err(|error| ToolOutput::error(format!("the command cannot be run: {error}")))?;
+        let mut capture = Capture::new(ctx.output.clone());
+        let end = tokio::select! {
+            biased;
+            () = ctx.cancel.cancelled() => End::Cancelled,
+            status = pump(&mut running, &mut capture) => End::Exited(status),
+            () = sleep(self.timeout) => End::TimedOut,
+        };
+        if !matches!(end, End::Exited(_)) {
+            running.group.kill();
+            // What was printed before the end is worth having, but nobody waits for it for long.
+            let _ = timeout(DRAIN_TIME, pump(&mut running, &mut capture)).await;
+        }
+        Ok(self.report(&end, capture))
+    }
+
+    fn report(&self, end: &End, capture: Capture) -> ToolOutput {
+        let (outcome, note) = match end {
+            End::Cancelled => (
+                Outcome::Cancelled,
+                "cancelled; its processes were ended".into(),
+            ),
+            End::TimedOut => (
+                Outcome::Timeout,
+                format!(
+                    "took longer than {} ms; its processes were ended",
+                    self.timeout.as_millis()
+                ),
+            ),
+            End::Exited(Err(error)) => (Outcome::Error, format!("its end is not known: {error}")),
+            End::Exited(Ok(status)) => match (status.code(), status.signal()) {
+                (Some(0), _) => (Outcome::Ok, "exit code 0".into()),
+                (Some(code), _) => (Outcome::Error, format!("exit code {code}")),
+                (None, Some(signal)) => (Outcome::Error, format!("ended by signal {signal}")),
+                (None, None) => (Outcome::Error, status.to_string()),
+            },
+        };
+        let mut text = capture.finish();
+        if text.is_empty() {
+            text.push_str("[no output]");
+        }
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("[{note}]"));
+        ToolOutput::new(outcome, text)
+    }
+}
+
+/// The text of a safe command cannot tell where links lead. Such a command may run without a
+/// question, so the paths in it obey the rules of the file tools.
+fn check_words(ctx: &ToolContext, words: &[&str]) -> Result<(), PathError> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let rules = PathRules::new(ctx)?;
+    for word in words {
+        match rules.resolve(Path::new(word), Access::Read) {
+            // Not every word is a path.
+            Ok(_) | Err(PathError::Io { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn environment(ctx: &ToolContext, safe: bool) -> Vec<(OsString, OsString)> {
+    let passed = |name: &OsString| {
+        let name = name.to_string_lossy();
+        ENVIRONMENT.contains(&&*name) || name.starts_with("LC_")
+    };
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, _)| passed(name))
+        .collect();
+    let added = ctx
+        .env
+        .iter()
+        .filter(|(name, _)| !is_key(&name.to_string_lossy()));
+    env.extend(added.cloned());
+    env.push(("TERM".into(), "dumb".into()));
+    if safe {
+        env.extend(CAREFUL_GIT.map(|(name, value)| (name.into(), value.into())));
+    }
+    env
+}
+
+/// Returns whether a variable is a provider's key, which no mistake in a list may hand out.
+fn is_key(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    name.ends_with("API_KEY") || name == "ANTHROPIC_AUTH_TOKEN"
+}
+
+/// What a command prints, as it arrives.
+struct Capture {
+    kept: HeadTail,
+    stdout: Decoder,
+    stderr: Decoder,
+    live: Option<mpsc::Sender<(OutputStream, String)>>,
+    live_left: usize,
+}
+
+impl Capture {
+    fn new(live: Option<mpsc::Sender<(OutputStream, String)>>) -> Self {
+        // The halves, the note between them and the note at the end fit into a result.
+        Self {
+            kept: HeadTail::new(RESULT_BYTES - NOTE_BYTES / 2, NOTE_BYTES / 2),
+            stdout: Decoder::default(),
+            stderr: Decoder::default(),
+            live,
+            live_left: LIVE_BYTES,
+        }
+    }
+
+    async fn take(&mut self, stream: OutputStream, bytes: &[u8]) {
+        let decoder = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        let text = if bytes.is_empty() {
+            decoder.finish()
+        } else {
+            decoder.push(bytes)
+        };
+        if text.is_empty() {
+            return;
+        }
+        let text = harmless(&text);
+        // Kept first: forwarding can be cut off by the end of the call.
+        self.kept.push(&text);
+        self.forward(stream, text.into_owned()).await;
+    }
+
+    async fn forward(&mut self, stream: OutputStream, text: String) {
+        let Some(live) = &self.live else {
+            return;
+        };
+        let last = text.len() > self.live_left;
+        self.live_left = self.live_left.saturating_sub(text.len());
+        let piece = if last {
+            "\n[more output is not shown live]\n".to_owned()
+        } else {
+            text
+        };
+        let gone = live.send((stream, piece)).await.is_err();
+        if last || gone {
+            self.live = None;
+        }
+    }
+
+    fn finish(mut self) -> String {
+        let rest = self.stdout.finish() + &self.stderr.finish();
+        self.kept.push(&rest);
+        self.kept.finish()
+    }
+}
+
+/// Takes output until the command has ended and its pipes are dry.
+async fn pump(running: &mut Running, capture: &mut Capture) -> io::Result<ExitStatus> {
+    let Running {
+        stdout,
+        stderr,
+        exit,
+        ..
+    } = running;
+    let ended = {
+        let output = take_all(stdout, stderr, capture);
+        tokio::pin!(output);
+        tokio::select! {
+            // A command can close its output and go on.
+            () = &mut output => None,
+            ended = &mut *exit => {
+                // A process that got away can hold the pipes open, and a listener can be slow.
+                let _ = timeout(DRAIN_TIME, &mut output).await;
+                Some(ended)
+            }
+        }
+    };
+    match ended {
+        Some(ended) => ended,
+        None => exit.await,
+    }
+    .map_err(io::Error::other)?
+}
+
+async fn take_all(stdout: &mut ChildStdout, stderr: &mut ChildStderr, capture: &mut Capture) {
+    let (mut out, mut err) = (vec![0; PIPE_BYTES], vec![0; PIPE_BYTES]);
+    let (mut out_open, mut err_open) = (true, true);
+    while out_open || err_open {
+        // A pipe that fails has nothing more to give, like one that ends.
+        tokio::select! {
+            read = stdout.read(&mut out), if out_open => {
+                let bytes = read.ok().and_then(|count| out.get(..count)).unwrap_or_default();
+                out_open = !bytes.is_empty();
+                capture.take(OutputStream::Stdout, bytes).await;
+            }
+            read = stderr.read(&mut err), if err_open => {
+                let bytes = read.ok().and_then(|count| err.get(..count)).unwrap_or_default();
+                err_open = !bytes.is_empty();
+                capture.take(OutputStream::Stderr, bytes).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Whole runs against a scripted model and an in-memory store.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
+
+#[path = "runs/support.rs"]
+mod support;
+
+#[path = "runs/approvals.rs"]
+mod approvals;
+#[path = "runs/ends.rs"]
+mod ends;
+#[path = "runs/resume.rs"]
+mod resume;

@@ -1,0 +1,289 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use threadline_session::payload::{ApprovalPolicy, SandboxMode};
+
+const AFTER_HELP: &str = "\
+Exit codes:
+    0  completed
+    1  failed
+    2  usage: an argument, the configuration or a missing key
+    3  session not found
+    4  locked by another writer
+    5  damaged, or of an unsupported format
+    6  approval needed and nobody to ask
+    7  storage full
+  130  cancelled
+
+Environment:
+  THREADLINE_HOME   where sessions are kept [default: $XDG_DATA_HOME/threadline]
+  THREADLINE_LOG    what is logged to standard error, e.g. `debug` [default: warn]
+  OPENAI_API_KEY    key of the provider openai-chat
+  OPENAI_BASE_URL   base URL of the provider openai-chat
+  NO_COLOR          no colour, also on a terminal
+
+Settings are read from $XDG_CONFIG_HOME/threadline/config.toml.";
+
+/// Run agent sessions that survive everything
+#[derive(Debug, Parser)]
+#[command(name = "threadline", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Common {
+    /// Where sessions are kept: `jsonl:DIR`, or a directory
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    pub(crate) store: Option<String>,
+    /// Provider: `offline` or `openai-chat`
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Base URL of the provider, e.g. `http://127.0.0.1:11434/v1`
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) base_url: Option<String>,
+    /// Model: `NAME`, or `PROVIDER/NAME`
+    #[arg(long, global = true, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Serve the web page and the HTTP API
+    Serve(Serve),
+    /// Run one turn of a new or an existing session
+    Run(Box<Run>),
+    /// List sessions, newest activity first
+    Ls(Ls),
+    /// Show a session by turns
+    Show(Show),
+    /// Check every record of a session's log
+    Verify(Verify),
+    /// Give a session a title
+    Rename {
+        /// Session: id, beginning of an id, or title
+        id: String,
+        /// Title; an empty one removes it
+        title: String,
+    },
+    /// Put a session away
+    Archive {
+        /// Session: id, beginning of an id, or title
+        id: String,
+    },
+    /// Take a session out again
+    Unarchive {
+        /// Session: id, beginning of an id, or title
+        id: String,
+    },
+    /// Delete a session for good
+    Rm {
+        /// Session: id, beginning of an id, or title
+        id: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Tell what is stored, what is wrong with it, and what opening it would do
+    Doctor {
+        /// Session: id, beginning of an id, or title; all when left out
+        id: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Address and port; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4870")]
+    pub(crate) listen: String,
+    /// Open the page in the browser
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Token that every request needs; a random one otherwise
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Host name that requests may be addressed to, besides the address itself
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Task; read from standard input when left out or `-`
+    pub(crate) task: Option<String>,
+    /// Go on with this session: id, beginning of an id, or title
+    #[arg(long, value_name = "ID", conflicts_with = "last")]
+    pub(crate) session: Option<String>,
+    /// Go on with the session of this directory that was active last
+    #[arg(long)]
+    pub(crate) last: bool,
+    /// Print every event as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// When to ask before a tool runs
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approval: Option<Approval>,
+    /// What tools may touch
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sandbox: Option<Sandbox>,
+    /// Working directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Most steps of the turn
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_steps: Option<u32>,
+    /// Sampling temperature, 0 to 2
+    #[arg(long, value_name = "T", value_parser = temperature)]
+    pub(crate) temperature: Option<f64>,
+    /// What the task is good for
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) goal: Option<String>,
+    /// What the model should know besides
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) context: Option<String>,
+    /// A repeat of the same key runs nothing and gives the first run again
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=2.0).contains(&value) => Ok(value),
+        _ => Err("it is a number from 0 to 2".into()),
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also list archived sessions
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// List archived sessions only
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) archived: bool,
+    /// Words that the title, the first prompt or the id must contain
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) query: Option<String>,
+    /// Most sessions to list; 0 lists all
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show what the model would be sent: its history, item by item
+    #[arg(long, conflicts_with_all = ["request", "raw"])]
+    pub(crate) history: bool,
+    /// Show the request of a step, rebuilt from the log
+    #[arg(long, value_name = "STEP", conflicts_with = "raw")]
+    pub(crate) request: Option<u64>,
+    /// Print the log's lines as they are stored
+    #[arg(long)]
+    pub(crate) raw: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Verify {
+    /// Session: id, beginning of an id, or title
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) id: Option<String>,
+    /// Check all sessions
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print the last chain value; keep it elsewhere to notice a log that was cut or rolled back
+    #[arg(long)]
+    pub(crate) head: bool,
+}
+
+/// When a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approval {
+    /// Before every tool that is not read-only
+    #[value(name = "strict")]
+    Strict,
+    /// Before shell commands that are not known to only read
+    #[value(name = "on_request", alias = "on-request")]
+    OnRequest,
+    /// Never; what the sandbox forbids fails
+    #[value(name = "never")]
+    Never,
+}
+
+impl From<Approval> for ApprovalPolicy {
+    fn from(approval: Approval) -> Self {
+        match approval {
+            Approval::Strict => Self::Strict,
+            Approval::OnRequest => Self::OnRequest,
+            Approval::Never => Self::Never,
+        }
+    }
+}
+
+/// What tools may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sandbox {
+    /// Reading inside the working directory
+    #[value(name = "read_only", alias = "read-only")]
+    ReadOnly,
+    /// Writing inside the working directory
+    #[value(name = "workspace_write", alias = "workspace-write")]
+    WorkspaceWrite,
+    /// Everything you may touch yourself
+    #[value(name = "danger_full_access", alias = "danger-full-access")]
+    DangerFullAccess,
+}
+
+impl From<Sandbox> for SandboxMode {
+    fn from(sandbox: Sandbox) -> Self {
+        match sandbox {
+            Sandbox::ReadOnly => Self::ReadOnly,
+            Sandbox::WorkspaceWrite => Self::WorkspaceWrite,
+            Sandbox::DangerFullAccess => Self::DangerFullAccess,
+        }
+    }
+}
+
+impl Verb {
+    /// Returns whether programs read what this call prints.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Run(run) => run.json,
+            Self::Ls(ls) => ls.json,
+            Self::Show(show) => show.json,
+            Self::Verify(verify) => verify.json,
+            Self::Doctor { json, .. } => *json,
+            Self::Serve(_)
+            | Self::Rename { .. }
+            | Self::Archive { .. }
+            | Self::Unarchive { .. }
+            | Self::Rm { .. }
+            | Self::Completions { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Asking a person at the terminal whether a tool may run.
+
+use std::{io::BufRead as _, sync::Arc};
+
+use threadline_agent::{Answer, Answered, ApprovalBoard, ApprovalInfo};
+use tokio::{
+    sync::{Mutex, mpsc},
+    task::JoinHandle,
+};
+
+use crate::{
+    text,
+    ui::{Tone, Ui},
+};
+
+/// Lines that the person types. Read by a thread of its own, because reading a terminal cannot be
+/// given up; it ends with the process.
+struct Lines {
+    wanted: mpsc::Sender<()>,
+    typed: mpsc::Receiver<Option<String>>,
+    /// A read is on its way whose question is gone; the next question takes its line.
+    pending: bool,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let (wanted, mut asked) = mpsc::channel::<()>(1);
+        let (sender, typed) = mpsc::channel(1);
+        std::thread::spawn(move || {
+            while asked.blocking_recv().is_some() {
+                let mut line = String::new();
+                let read = std::io::stdin().lock().read_line(&mut line);
+                let line = read.ok().filter(|bytes| *bytes > 0).map(|_| line);
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { wanted, typed, pending: false }
+    }
+
+    /// Waits for the next line; `None` at the end of the input.
+    async fn next(&mut self) -> Option<String> {
+        if !self.pending {
+            self.wanted.send(()).await.ok()?;
+            self.pending = true;
+        }
+        let line = self.typed.recv().await.flatten();
+        self.pending = false;
+        line
+    }
+}
+
+/// Asks one question at a time.
+pub(crate) struct Asker {
+    ui: Ui,
+    board: ApprovalBoard,
+    lines: Arc<Mutex<Lines>>,
+    asking: Option<JoinHandle<()>>,
+}
+
+impl Asker {
+    pub(crate) fn new(ui: Ui, board: ApprovalBoard) -> Self {
+        Self { ui, board, lines: Arc::new(Mutex::new(Lines::new())), asking: None }
+    }
+
+    /// Puts a question to the person, and their answer to the board, while the run's events go on.
+    pub(crate) fn ask(&mut self, info: ApprovalInfo) {
+        self.stop();
+        let (ui, board, lines) = (self.ui, self.board.clone(), self.lines.clone());
+        self.asking = Some(tokio::spawn(async move {
+            let answered = question(ui, &info, &mut *lines.lock().await).await;
+            // Somebody else may have been faster, or the run may be over; both are shown anyway.
+            let _ = board.answer(&info.run_id, &info.tool_call_id, answered);
+        }));
+    }
+
+    /// Takes back a question that needs no answer any more.
+    pub(crate) fn stop(&mut self) {
+        if let Some(asking) = self.asking.take() {
+            asking.abort();
+        }
+    }
+}
+
+async fn question(ui: Ui, info: &ApprovalInfo, lines: &mut Lines) -> Answered {
+    let by = "terminal".to_owned();
+    ui.note(&format!(
+        "{} {} {}\n  {}",
+        ui.err(Tone::Warning, "Approval needed:"),
+        ui.err(Tone::Strong, &info.name),
+        text::line(&info.arguments, 2_000),
+        text::line(&info.reason, 500),
+    ));
+    loop {
+        ui.ask("  Run it? [y]es, [n]o, for the [s]ession; a comment may follow: ");
+        let Some(line) = lines.next().await else {
+            ui.note("");
+            return Answered { answer: Answer::Deny, by, comment: None };
+        };
+        if let Some((answer, comment)) = read_answer(&line) {
+            return Answered { answer, by, comment };
+        }
+    }
+}
+
+/// Returns the answer and what the person added.
+fn read_answer(line: &str) -> Option<(Answer, Option<String>)> {
+    let line = line.trim();
+    let (word, rest) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
+    let answer = match word.to_lowercase().as_str() {
+        "y" | "yes" => Answer::Approve,
+        "n" | "no" => Answer::Deny,
+        "s" | "session" => Answer::ApproveForSession,
+        _ => return None,
+    };
+    let comment = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
+    Some((answer, comment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_a_word_and_may_carry_a_comment() {
+        assert_eq!(read_answer("y\n"), Some((Answer::Approve, None)));
+        assert_eq!(read_answer("Session"), Some((Answer::ApproveForSession, None)));
+        let no = Some((Answer::Deny, Some("use make instead".to_owned())));
+        assert_eq!(read_answer("no, use make instead\n"), no);
+        for unclear in ["", "maybe", "yess", "ye s"] {
+            assert_eq!(read_answer(unclear), None, "{unclear}");
+        }
+    }
+}

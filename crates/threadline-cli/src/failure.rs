@@ -1,0 +1,212 @@
+//! What goes wrong, as people and programs are told: an exit code, a stable code, what happened
+//! where, and the next command to type.
+
+use std::{io, process::ExitCode};
+
+use serde_json::json;
+use threadline_agent::{StartError, open_code, read_code};
+use threadline_store::{
+    DeleteError, Holder, ListError, OpenError, ReadError, UpdateError,
+};
+
+use crate::text;
+
+/// Exit codes. They are part of the interface and never change their meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Completed = 0,
+    Failed = 1,
+    Usage = 2,
+    NotFound = 3,
+    Locked = 4,
+    Damaged = 5,
+    ApprovalNeeded = 6,
+    StorageFull = 7,
+    Cancelled = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl Exit {
+    /// Returns the exit code that belongs to a stable code.
+    pub(crate) fn of_code(code: &str) -> Self {
+        match code {
+            "session_not_found" => Self::NotFound,
+            "locked" | "session_busy" | "fenced" => Self::Locked,
+            "damaged" | "unsupported" => Self::Damaged,
+            "storage_full" => Self::StorageFull,
+            "empty_task" | "unknown_provider" | "missing_folder" | "usage" | "config"
+            | "ambiguous" | "missing_key" | "missing_model" => Self::Usage,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Something that ends the program before its work is done.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// Stable code, for programs.
+    pub(crate) code: String,
+    /// What happened, and where.
+    pub(crate) message: String,
+    /// What to do now.
+    pub(crate) hint: Option<String>,
+    /// Whether it was told already, or is nothing to tell.
+    pub(crate) silent: bool,
+}
+
+pub(crate) type Outcome<T> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            exit: Exit::of_code(code),
+            code: code.into(),
+            message: message.into(),
+            hint: None,
+            silent: false,
+        }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new("usage", message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Ends the program with a code and without another word.
+    pub(crate) fn quiet(exit: Exit) -> Self {
+        Self { exit, silent: true, ..Self::new("quiet", "") }
+    }
+
+    /// Writing to standard output failed. A reader that has seen enough, as `head` has, is no
+    /// failure.
+    pub(crate) fn stdout(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::quiet(Exit::Completed);
+        }
+        Self::new("output", format!("standard output cannot be written: {error}"))
+    }
+
+    /// Returns the line that `--json` prints of it.
+    pub(crate) fn json(&self) -> String {
+        let mut line = json!({"type": "error", "code": self.code, "message": self.message});
+        if let Some(hint) = &self.hint {
+            line["hint"] = hint.as_str().into();
+        }
+        line.to_string()
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let hint = match &error {
+            StartError::Open(error) => return Self::from_open(error),
+            StartError::EmptyTask => {
+                Some("say what to do: `threadline run \"TASK\"`, or pipe the task in".into())
+            }
+            StartError::UnknownProvider { .. } => Some(
+                "start with `--provider NAME` and, where it needs one, its key; or name another \
+                 model with `--model PROVIDER/NAME`"
+                    .into(),
+            ),
+            error => error.hint(),
+        };
+        let mut failure = Self::new(error.code(), error.to_string());
+        failure.hint = hint;
+        failure
+    }
+}
+
+impl Failure {
+    fn from_open(error: &OpenError) -> Self {
+        match error {
+            OpenError::Read(error) => Self::from_read(error),
+            OpenError::Locked { id, holder } => locked(id.as_str(), holder),
+            OpenError::StorageFull { .. } => Self::new(open_code(error), error.to_string())
+                .hint("make space, then type the same command again; nothing was lost"),
+            OpenError::Recovery { id, .. } => Self::new(open_code(error), error.to_string())
+                .hint(format!("see what is there with `threadline doctor {id}`")),
+        }
+    }
+
+    fn from_read(error: &ReadError) -> Self {
+        let failure = Self::new(read_code(error), text::chain(error));
+        match error {
+            ReadError::NotFound { .. } => failure.hint("list the sessions with `threadline ls`"),
+            ReadError::Corrupt { id, .. } => failure.hint(format!(
+                "nothing was changed; see what can be read with `threadline show {id}`, and all \
+                 findings with `threadline verify {id}`"
+            )),
+            ReadError::Unsupported { id, .. } => {
+                failure.hint(format!("what is stored can be read with `threadline show {id} --raw`"))
+            }
+            ReadError::Backend(_) => failure.hint("look at the store with `threadline doctor`"),
+        }
+    }
+}
+
+/// The refusal of a second writer.
+pub(crate) fn locked(id: &str, holder: &Holder) -> Failure {
+    let since = text::moment(holder.since);
+    let message = format!(
+        "session {id} is being written by process {} on {} since {since}",
+        holder.pid, holder.host
+    );
+    let hint = format!(
+        "wait until it is done, or end it on {} with `kill {}`; the session is free as soon as it \
+         is gone",
+        holder.host, holder.pid
+    );
+    Failure::new("locked", message).hint(hint)
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Self::from_open(&error)
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        Self::from_read(&error)
+    }
+}
+
+impl From<ListError> for Failure {
+    fn from(error: ListError) -> Self {
+        Self::new("storage_error", text::chain(&error))
+            .hint("look at the store with `threadline doctor`")
+    }
+}
+
+impl From<UpdateError> for Failure {
+    fn from(error: UpdateError) -> Self {
+        match error {
+            UpdateError::Read(error) => Self::from_read(&error),
+            UpdateError::Conflict { .. } => Self::new("conflict", error.to_string())
+                .hint("type the same command again"),
+            UpdateError::Invalid { .. } => Self::usage(error.to_string()),
+        }
+    }
+}
+
+impl From<DeleteError> for Failure {
+    fn from(error: DeleteError) -> Self {
+        match &error {
+            DeleteError::NotFound { .. } => Self::new("session_not_found", error.to_string())
+                .hint("list the sessions with `threadline ls`"),
+            DeleteError::Locked { id, holder } => locked(id.as_str(), holder),
+            DeleteError::Backend(_) => Self::new("storage_error", text::chain(&error))
+                .hint("look at the store with `threadline doctor`"),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `threadline run`: one turn of a new or an existing session.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use threadline_agent::{
+    Agents, AgentsConfig, Approver, ResumeOptions, RunEvent, RunInput, Started,
+};
+use threadline_session::{SessionId, payload::EndReason};
+use threadline_store::{ListFilter, SessionStore};
+
+use crate::{
+    args::Run,
+    ask::Asker,
+    failure::{Exit, Failure, Outcome},
+    providers,
+    render::Renderer,
+    repeat, sessions,
+    settings::Settings,
+    signals, store, text,
+    ui::{Tone, Ui},
+};
+
+/// Most bytes of a task on standard input; an event that large is refused anyway.
+const TASK_BYTES: u64 = 16 * 1024 * 1024;
+
+pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit> {
+    let task = read_task(ui, args.task.as_deref())?;
+    let cwd = working_directory(args.cwd.as_deref())?;
+    let store = store::open(settings)?;
+    let session = choose(ui, &store, &args, &cwd).await?;
+    let recorded = match &session {
+        Some(id) => store.summary(id).await?.model,
+        None => None,
+    };
+    let chosen = providers::choose(ui, settings, recorded.as_ref()).await?;
+    let mut config = AgentsConfig::new(Some(store), chosen.models, cwd.clone());
+    config.approver = if ui.can_ask { Approver::Board } else { Approver::Nobody };
+    if let Some(policy) = settings.file.approval {
+        config.defaults.approval_policy = policy;
+    }
+    if let Some(mode) = settings.file.sandbox {
+        config.defaults.sandbox_mode = mode;
+    }
+    let agents = Agents::new(config);
+    let input = RunInput {
+        task,
+        goal: args.goal,
+        context: args.context,
+        model: chosen.named,
+        temperature: args.temperature,
+        approval_policy: args.approval.map(Into::into),
+        sandbox_mode: args.sandbox.map(Into::into),
+        cwd: args.cwd.is_some().then_some(cwd),
+        max_steps: args.max_steps,
+        idempotency_key: args.idempotency_key,
+    };
+    let cancel = signals::listen(ui)?;
+    let run = match start(ui, &agents, session, input).await? {
+        Started::New(run) => run,
+        Started::Repeated { session_id, seq } => {
+            return repeat::show(ui, agents.store(), &session_id, seq, args.json).await;
+        }
+    };
+    let watched = run.clone();
+    tokio::spawn(async move {
+        cancel.cancelled().await;
+        watched.cancel();
+    });
+    let mut asker = ui.can_ask.then(|| Asker::new(ui, agents.approvals().clone()));
+    let mut renderer = Renderer::new(ui, args.json);
+    let mut events = run.stream();
+    let mut exit = Exit::Failed;
+    while let Some(event) = events.next().await {
+        renderer.event(&event);
+        match event {
+            RunEvent::ApprovalRequired(info) => {
+                if let Some(asker) = &mut asker {
+                    asker.ask(info);
+                }
+            }
+            RunEvent::ApprovalResolved { .. } => {
+                if let Some(asker) = &mut asker {
+                    asker.stop();
+                }
+            }
+            RunEvent::RunFinished { reason, .. } => {
+                exit = finished(ui, run.session_id(), &reason);
+            }
+            RunEvent::Error(failure) => {
+                let told = Failure { hint: failure.hint, ..Failure::new(&failure.code, failure.message) };
+                exit = told.exit;
+                ui.failure(&told);
+            }
+            RunEvent::RunStarted { .. } | RunEvent::Log(_) => {}
+        }
+    }
+    // The stream may have broken off before the run did; its end is logged in any case.
+    run.wait().await;
+    ui.note(&go_on(ui, run.session_id()));
+    Ok(exit)
+}
+
+/// Starts the turn. What opening the session had to close is said before anything else.
+async fn start(
+    ui: Ui,
+    agents: &Agents,
+    session: Option<SessionId>,
+    input: RunInput,
+) -> Outcome<Started> {
+    let Some(session_id) = session else {
+        return Ok(agents.start(None, input).await?);
+    };
+    let agent = agents.resume(ResumeOptions { session_id }).await?;
+    if agent.closed() > 0 {
+        ui.warning(&format!(
+            "the last turn was interrupted; {} appended to close it",
+            if agent.closed() == 1 {
+                "1 event was".to_owned()
+            } else {
+                format!("{} events were", agent.closed())
+            }
+        ));
+    }
+    // The agent is let go of here, so that the session is free as soon as its run has ended.
+    Ok(agent.start(input).await?)
+}
+
+fn read_task(ui: Ui, given: Option<&str>) -> Outcome<String> {
+    let task = match given {
+        Some(task) if task != "-" => task.to_owned(),
+        _ => {
+            if ui.can_ask {
+                ui.note("Type the task, then Ctrl-D:");
+            }
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().take(TASK_BYTES).read_to_end(&mut bytes).map_err(|error| {
+                Failure::usage(format!("the task cannot be read from standard input: {error}"))
+                    .hint("give the task as an argument: `threadline run \"TASK\"`")
+            })?;
+            String::from_utf8(bytes).map_err(|_| {
+                Failure::usage("the task on standard input is not UTF-8 text")
+                    .hint("convert it first, e.g. with `iconv -t utf-8`")
+            })?
+        }
+    };
+    let task = task.trim_end_matches(['\n', '\r']).to_owned();
+    if task.trim().is_empty() {
+        return Err(Failure::new("empty_task", "the task is empty")
+            .hint("say what to do: `threadline run \"TASK\"`, or pipe the task in"));
+    }
+    Ok(task)
+}
+
+fn working_directory(given: Option<&Path>) -> Outcome<PathBuf> {
+    let Some(given) = given else {
+        return std::env::current_dir().map_err(|error| {
+            Failure::new("missing_folder", format!("the working directory is gone: {error}"))
+                .hint("change to another one, or name it with `--cwd DIR`")
+        });
+    };
+    let refuse = |reason: String| {
+        Failure::new(
+            "missing_folder",
+            format!("the working directory {} cannot be used: {reason}", given.display()),
+        )
+        .hint("name another one with `--cwd DIR`")
+    };
+    let path = std::fs::canonicalize(given).map_err(|error| refuse(error.to_string()))?;
+    if !path.is_dir() {
+        return Err(refuse("it is no directory".into()));
+    }
+    Ok(path)
+}
+
+async fn choose(
+    ui: Ui,
+    store: &SessionStore,
+    args: &Run,
+    cwd: &Path,
+) -> Outcome<Option<SessionId>> {
+    if let Some(text) = &args.session {
+        return sessions::find(store, text).await.map(Some);
+    }
+    if !args.last {
+        return Ok(None);
+    }
+    let shown = cwd.to_string_lossy().into_owned();
+    let filter = ListFilter { cwd: Some(shown.clone()), ..ListFilter::default() };
+    let page = store.list(&filter, None, 1).await?;
+    let Some(row) = page.sessions.into_iter().next() else {
+        return Err(Failure::new(
+            "session_not_found",
+            format!("no session of {shown} to go on with in {}", store.address()),
+        )
+        .hint("begin one with `threadline run TASK`, or list those of other directories with `threadline ls`"));
+    };
+    ui.note(&format!("Continuing session {}: {}", row.id, sessions::about(&row)));
+    Ok(Some(row.id))
+}
+
+/// Tells how the run ended, and returns the exit code for it.
+pub(crate) fn finished(ui: Ui, id: &SessionId, reason: &EndReason) -> Exit {
+    let (exit, message, hint) = match reason {
+        EndReason::Completed => return Exit::Completed,
+        EndReason::Cancelled => (Exit::Cancelled, "the run was cancelled".to_owned(), None),
+        EndReason::Blocked => (
+            Exit::ApprovalNeeded,
+            "the run needs an approval, and nobody is there to be asked".to_owned(),
+            Some(format!(
+                "go on at a terminal with `threadline run --session {id}`, or allow it with \
+                 `--approval never`"
+            )),
+        ),
+        EndReason::Error { message, .. } => (Exit::Failed, message.clone(), None),
+        EndReason::MaxSteps => (
+            Exit::Failed,
+            "the run reached its step limit".to_owned(),
+            Some(format!("go on with `threadline run --session {id} \"go on\"`")),
+        ),
+        EndReason::MaxTokens => (
+            Exit::Failed,
+            "the model reached its output limit".to_owned(),
+            Some(format!("go on with `threadline run --session {id} \"go on\"`")),
+        ),
+        EndReason::Interrupted => {
+            (Exit::Failed, "the run was interrupted before it ended".to_owned(), None)
+        }
+    };
+    let code = reason.name();
+    ui.failure(&Failure { exit, hint, ..Failure::new(code, text::harmless(&message)) });
+    exit
+}
+
+/// Returns the line that says how to go on.
+pub(crate) fn go_on(ui: Ui, id: &SessionId) -> String {
+    let line = format!("Session {id}\nGo on with: threadline run --session {id} \"TASK\"");
+    ui.err(Tone::Faint, &line)
+}

@@ -1,0 +1,127 @@
+//! Where words go: data to standard output, everything else to standard error.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+
+/// What a piece of text means; colour follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Strong,
+    Faint,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Strong => "1",
+            Self::Faint => "2",
+            Self::Good => "32",
+            Self::Warning => "33",
+            Self::Bad => "31",
+        }
+    }
+}
+
+/// The two outputs and what they can show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ui {
+    out_colour: bool,
+    err_colour: bool,
+    out_terminal: bool,
+    /// Whether a person can be asked: both what they type and what they see is a terminal.
+    pub(crate) can_ask: bool,
+}
+
+impl Ui {
+    pub(crate) fn new() -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let out_terminal = io::stdout().is_terminal();
+        let err_terminal = io::stderr().is_terminal();
+        Self {
+            out_colour: out_terminal && !plain,
+            err_colour: err_terminal && !plain,
+            out_terminal,
+            can_ask: err_terminal && io::stdin().is_terminal(),
+        }
+    }
+
+    /// Paints text for standard output.
+    pub(crate) fn out(&self, tone: Tone, text: &str) -> String {
+        paint(self.out_colour, tone, text)
+    }
+
+    /// Paints text for standard error.
+    pub(crate) fn err(&self, tone: Tone, text: &str) -> String {
+        paint(self.err_colour, tone, text)
+    }
+
+    pub(crate) fn err_colour(&self) -> bool {
+        self.err_colour
+    }
+
+    /// Returns text from a model or a file as standard output may show it: a terminal must not
+    /// obey it, a file gets it as it is.
+    pub(crate) fn foreign(&self, text: &str) -> String {
+        if self.out_terminal { crate::text::harmless(text) } else { text.to_owned() }
+    }
+
+    /// Prints data.
+    pub(crate) fn print(&self, text: &str) -> Outcome<()> {
+        write_out(text.as_bytes()).map_err(|error| Failure::stdout(&error))
+    }
+
+    /// Prints a line of data.
+    pub(crate) fn line(&self, text: &str) -> Outcome<()> {
+        self.print(&format!("{text}\n"))
+    }
+
+    /// Prints data as one line of JSON.
+    pub(crate) fn json(&self, data: &impl Serialize) -> Outcome<()> {
+        let text = serde_json::to_string(data)
+            .map_err(|error| Failure::new("internal", error.to_string()))?;
+        self.line(&text)
+    }
+
+    /// Tells something that is not data.
+    pub(crate) fn note(&self, text: &str) {
+        // Nobody is left to be told when standard error is gone.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// Tells something that is not data, without ending the line.
+    pub(crate) fn ask(&self, text: &str) {
+        let mut err = io::stderr();
+        let _ = write!(err, "{text}");
+        let _ = err.flush();
+    }
+
+    /// Tells of a failure, and returns nothing.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        self.note(&format!("{} {}", self.err(Tone::Bad, "error:"), failure.message));
+        if let Some(hint) = &failure.hint {
+            self.note(&format!("{} {hint}", self.err(Tone::Strong, "next:")));
+        }
+    }
+
+    pub(crate) fn warning(&self, text: &str) {
+        self.note(&format!("{} {text}", self.err(Tone::Warning, "note:")));
+    }
+}
+
+/// Writes to standard output at once, so that a reader sees whole lines as they come.
+pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+fn paint(colour: bool, tone: Tone, text: &str) -> String {
+    if colour { format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code()) } else { text.to_owned() }
+}

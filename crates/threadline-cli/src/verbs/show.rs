@@ -1,0 +1,350 @@
+//! `threadline show`: a session by turns, as the model sees it, or line by line.
+
+use serde_json::json;
+use threadline_session::{
+    HistoryItem, Request, RequestError, SessionId, TurnItem,
+    payload::{AssistantPart, ChunkKind, ContentPart, EndReason, plain_text},
+};
+use threadline_store::{
+    Entry, Inspected, ReadError, ReadPos, SessionStore, SessionSummary,
+};
+
+use super::ls::status;
+use crate::{
+    args::Show,
+    failure::{Exit, Failure, Outcome},
+    render, sessions, text,
+    ui::{Tone, Ui},
+};
+
+/// Lines of a tool's result that people are shown.
+const RESULT_LINES: usize = 20;
+
+/// Shows a session, damaged or not.
+pub(crate) async fn show(ui: Ui, store: &SessionStore, args: Show) -> Outcome<Exit> {
+    let id = sessions::find(store, &args.id).await?;
+    if args.raw {
+        return raw(ui, store, &id).await;
+    }
+    if let Some(step) = args.request {
+        return request(ui, store, &id, step, args.json).await;
+    }
+    let inspected = store.inspect(&id).await?;
+    if args.history {
+        history(ui, &inspected, args.json)?;
+    } else if args.json {
+        let summary = store.summary(&id).await?;
+        ui.json(&json!({
+            "summary": summary,
+            "header": inspected.header,
+            "turns": inspected.view.turns(),
+            "unstored": inspected.unstored,
+            "damage": inspected.damage,
+            "torn": inspected.torn,
+            "unsupported": inspected.unsupported,
+        }))?;
+    } else {
+        let summary = store.summary(&id).await?;
+        head(ui, &inspected, &summary)?;
+        for turn in inspected.view.turns() {
+            one_turn(ui, turn)?;
+        }
+    }
+    troubles(ui, &id, &inspected);
+    Ok(Exit::Completed)
+}
+
+/// Tells what is wrong with a log, and what is only worth knowing.
+fn troubles(ui: Ui, id: &SessionId, inspected: &Inspected) {
+    for damage in &inspected.damage {
+        ui.warning(&format!(
+            "damaged: {} at byte {}, seq {}: {}",
+            damage.file, damage.offset, damage.seq, damage.reason
+        ));
+    }
+    if !inspected.damage.is_empty() {
+        ui.note(&format!(
+            "  Shown is what stands before the damage; all valid lines are in `threadline show \
+             {id} --raw`. The session cannot be resumed."
+        ));
+    }
+    if let Some(reason) = &inspected.unsupported {
+        ui.warning(&format!("{reason}. Shown is what stands before it."));
+    }
+    if let Some(torn) = &inspected.torn {
+        ui.warning(&format!(
+            "{} at the end of {} (byte {}) were never fully written: {}. The next `threadline run \
+             --session {id}` moves them aside.",
+            text::count(torn.bytes, "byte", "bytes"),
+            torn.file,
+            torn.offset,
+            torn.reason
+        ));
+    }
+    if inspected.unstored > 0 {
+        ui.warning(&format!(
+            "the last turn was interrupted; its last {} shown here are appended when the session \
+             is resumed",
+            text::count(inspected.unstored as u64, "event", "events")
+        ));
+    }
+}
+
+fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
+    let (tone, word) = status(row.status);
+    let title = row.title.as_ref().map_or(String::new(), |title| format!("  \"{title}\""));
+    ui.line(&format!("Session {}{}", ui.out(Tone::Strong, row.id.as_str()), ui.foreign(&title)))?;
+    let mut facts = vec![
+        ("status", ui.out(tone, word)),
+        ("directory", ui.foreign(&row.cwd)),
+        ("created", text::moment(row.created_at)),
+        ("active", text::moment(row.updated_at)),
+    ];
+    if let Some(model) = &row.model {
+        facts.push(("model", format!("{}/{}", model.provider, ui.foreign(&model.name))));
+    }
+    facts.push((
+        "size",
+        format!(
+            "{}, {}, {}",
+            text::count(row.turns, "turn", "turns"),
+            text::count(row.events, "event", "events"),
+            text::bytes(row.bytes)
+        ),
+    ));
+    let usage = row.usage;
+    facts.push(("tokens", format!("{} in, {} out", usage.input_tokens, usage.output_tokens)));
+    if let Some(holder) = &inspected.stat.writer {
+        facts.push(("writer", format!("{holder} since {}", text::moment(holder.since))));
+    }
+    for (name, value) in facts {
+        ui.line(&format!("  {name:<10} {value}"))?;
+    }
+    Ok(())
+}
+
+fn one_turn(ui: Ui, turn: &threadline_session::Turn) -> Outcome<()> {
+    let reason = match &turn.head.reason {
+        Some(EndReason::Error { message, .. }) => format!("failed: {message}"),
+        Some(reason) => reason.name().replace('_', " "),
+        None => "running".into(),
+    };
+    let line = format!(
+        "Turn {}  {}  {}",
+        turn.head.turn,
+        text::moment(turn.head.started_at),
+        text::line(&reason, 500)
+    );
+    ui.line("")?;
+    ui.line(&ui.out(Tone::Strong, &line))?;
+    for item in &turn.items {
+        let shown = one_item(ui, item);
+        if !shown.is_empty() {
+            ui.print(&shown)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_item(ui: Ui, item: &TurnItem) -> String {
+    let said = |who: &str, text: &str| {
+        format!("  {}\n{}", ui.out(Tone::Faint, who), text::indent(&ui.foreign(text), "    "))
+    };
+    match item {
+        TurnItem::System { .. } => String::new(),
+        TurnItem::User { content, source, .. } => {
+            let who = match source {
+                threadline_session::payload::UserSource::Context => return String::new(),
+                threadline_session::payload::UserSource::User => "You",
+                threadline_session::payload::UserSource::Queued => "You (queued)",
+                threadline_session::payload::UserSource::Steer => "You (meanwhile)",
+            };
+            said(who, &plain_text(content))
+        }
+        TurnItem::Assistant(message) => {
+            let who = match (message.streaming, message.interrupted) {
+                (true, _) => "Assistant (writing)",
+                (_, true) => "Assistant (interrupted)",
+                _ => "Assistant",
+            };
+            let text: String = message
+                .parts
+                .iter()
+                .filter(|part| part.kind == ChunkKind::Text)
+                .map(|part| part.text.as_str())
+                .collect();
+            if text.is_empty() { String::new() } else { said(who, &text) }
+        }
+        TurnItem::Tool(tool) => {
+            let (tone, word) = tool.outcome.map_or((Tone::Warning, "open"), render::outcome);
+            let mut shown = format!(
+                "  {} {}  {}\n",
+                ui.out(Tone::Strong, &format!("> {}", text::line(&tool.name, 80))),
+                text::line(&tool.arguments, 300),
+                ui.out(tone, word)
+            );
+            if let Some(approval) = &tool.approval {
+                let decision = serde_json::to_value(approval.decision).unwrap_or_default();
+                let decision = decision.as_str().unwrap_or("not decided").replace('_', " ");
+                shown.push_str(&format!(
+                    "    approval: {decision} ({})\n",
+                    text::line(&approval.reason, 200)
+                ));
+            }
+            shown.push_str(&shortened(ui, &plain_text(&tool.content)));
+            shown
+        }
+        TurnItem::Compaction { summary, replaces, .. } => said(
+            &format!("Summary of events {} to {}", replaces.from_seq, replaces.to_seq),
+            &plain_text(summary),
+        ),
+        TurnItem::Head { to_seq, .. } => format!("  The history goes on from event {to_seq}.\n"),
+        TurnItem::Notice { message, .. } => {
+            format!("  {} {}\n", ui.out(Tone::Warning, "model:"), text::line(message, 500))
+        }
+    }
+}
+
+fn shortened(ui: Ui, text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let (shown, rest) = lines.split_at(lines.len().min(RESULT_LINES));
+    let mut block = text::indent(&ui.foreign(&shown.join("\n")), "    ");
+    if !rest.is_empty() {
+        block.push_str(&format!(
+            "    ({} more; `--json` shows all)\n",
+            text::count(rest.len() as u64, "line", "lines")
+        ));
+    }
+    block
+}
+
+fn history(ui: Ui, inspected: &Inspected, json: bool) -> Outcome<()> {
+    let (request, report) = match Request::build(inspected.view.transcript()) {
+        Ok(built) => built,
+        Err(RequestError::NoTurn) => {
+            return Err(Failure::new("no_turn", "the session has no turn, so it has no history"));
+        }
+        Err(error) => return Err(Failure::new("internal", error.to_string())),
+    };
+    if json {
+        return ui.json(&json!({"items": request.items, "normalised": report}));
+    }
+    for (at, item) in request.items.iter().enumerate() {
+        let (who, text) = match item {
+            HistoryItem::User { content } => ("user".to_owned(), parts_text(content)),
+            HistoryItem::Assistant { content, .. } => {
+                let texts: Vec<String> = content.iter().map(part_text).collect();
+                ("assistant".to_owned(), texts.join("\n"))
+            }
+            HistoryItem::Tool { call_id, name, content, .. } => {
+                (format!("tool {name} ({call_id})"), parts_text(content))
+            }
+        };
+        ui.line(&ui.out(Tone::Strong, &format!("[{at}] {}", text::line(&who, 200))))?;
+        ui.print(&text::indent(&ui.foreign(&text), "    "))?;
+    }
+    Ok(())
+}
+
+fn parts_text(parts: &[ContentPart]) -> String {
+    let texts: Vec<String> = parts
+        .iter()
+        .map(|part| match part {
+            ContentPart::Text { text } => text.clone(),
+            ContentPart::Image { media_type, .. } => format!("({media_type})"),
+            ContentPart::Unknown => "(unknown part)".into(),
+        })
+        .collect();
+    texts.join("\n")
+}
+
+fn part_text(part: &AssistantPart) -> String {
+    match part {
+        AssistantPart::Text { text } => text.clone(),
+        AssistantPart::Reasoning { text } => format!("(reasoning) {text}"),
+        AssistantPart::ToolCall { call_id, name, arguments } => {
+            format!("> {name} {arguments} ({call_id})")
+        }
+        AssistantPart::Unknown => "(unknown part)".into(),
+    }
+}
+
+/// Prints the request of a step, rebuilt from the log, with the check against what was sent.
+async fn request(
+    ui: Ui,
+    store: &SessionStore,
+    id: &SessionId,
+    step: u64,
+    json: bool,
+) -> Outcome<Exit> {
+    let Some(rebuilt) = store.request_of_step(id, step).await? else {
+        return Err(Failure::usage(format!("session {id} has no step {step}"))
+            .hint(format!("see its turns with `threadline show {id} --json`")));
+    };
+    let internal = |error: RequestError| Failure::new("internal", error.to_string());
+    let rebuilt = rebuilt.map_err(internal)?;
+    let print = rebuilt.request.fingerprint().map_err(internal)?;
+    let recorded = &rebuilt.start.request;
+    let matches = print.hash == recorded.fingerprint;
+    if json {
+        ui.json(&json!({
+            "step": step,
+            "seq": rebuilt.seq,
+            "matches": matches,
+            "recorded": recorded,
+            "rebuilt": {
+                "fingerprint": print.hash,
+                "items": print.items,
+                "bytes": print.bytes,
+            },
+            "request": rebuilt.request,
+        }))?;
+    } else {
+        let pretty = serde_json::to_string_pretty(&rebuilt.request)
+            .map_err(|error| Failure::new("internal", error.to_string()))?;
+        ui.line(&pretty)?;
+    }
+    if matches {
+        ui.note(&format!("Rebuilt from the log; the fingerprint {} is the one that was sent.", print.hash));
+        return Ok(Exit::Completed);
+    }
+    Err(Failure::new(
+        "damaged",
+        format!(
+            "seq {}: what was sent at step {step} had the fingerprint {}, and what the log rebuilds \
+             has {}",
+            rebuilt.seq, recorded.fingerprint, print.hash
+        ),
+    )
+    .hint(format!("check the log with `threadline verify {id}`")))
+}
+
+/// Prints the log's lines as they are stored, a page at a time, however long the log is.
+async fn raw(ui: Ui, store: &SessionStore, id: &SessionId) -> Outcome<Exit> {
+    match store.header(id).await {
+        Ok(header) => ui.print(&String::from_utf8_lossy(&header.line))?,
+        Err(error @ (ReadError::Corrupt { .. } | ReadError::Unsupported { .. })) => {
+            ui.warning(&format!("the header is left out: {error}"));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let mut next = Some(ReadPos::default());
+    while let Some(from) = next {
+        let page = store.read(id, from, usize::MAX).await?;
+        for entry in page.entries {
+            match entry {
+                Entry::Line(line) => ui.line(&String::from_utf8_lossy(&line.raw))?,
+                Entry::Damage(damage) => ui.warning(&format!(
+                    "damaged: {} at byte {}, seq {}: {} ({} left out)",
+                    damage.file,
+                    damage.offset,
+                    damage.seq,
+                    damage.reason,
+                    text::count(damage.bytes, "byte", "bytes")
+                )),
+            }
+        }
+        next = page.next;
+    }
+    Ok(Exit::Completed)
+}

@@ -1,0 +1,356 @@
+//! What goes wrong, mapped once to a stable code, a status and `application/problem+json`.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use threadline_agent::{AnswerError, Failure, StartError};
+use threadline_session::RequestError;
+use threadline_store::{
+    AppendError, CreateError, DeleteError, ListError, OpenError, ReadError, UpdateError,
+};
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $status:ident;)*) => {
+        /// The stable codes of all errors.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Returns the code as clients see it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// Returns the HTTP status that goes with it.
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                match self {
+                    $(Self::$name => StatusCode::$status,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The input has a wrong, missing or unknown field.
+    InvalidInput = "invalid_input", BAD_REQUEST;
+    /// The position in the log does not exist or is no number.
+    BadCursor = "bad_cursor", BAD_REQUEST;
+    /// The task says nothing.
+    EmptyTask = "empty_task", BAD_REQUEST;
+    /// The provider is not set up.
+    UnknownProvider = "unknown_provider", BAD_REQUEST;
+    /// No valid token.
+    Unauthorized = "unauthorized", UNAUTHORIZED;
+    /// More freedom was asked for than the server allows.
+    PolicyCeiling = "policy_ceiling", FORBIDDEN;
+    /// The request names a host that this server is not.
+    BadHost = "bad_host", FORBIDDEN;
+    /// The request comes from another site's page.
+    BadOrigin = "bad_origin", FORBIDDEN;
+    /// There is no such route.
+    NotFound = "not_found", NOT_FOUND;
+    /// There is no such session.
+    SessionNotFound = "session_not_found", NOT_FOUND;
+    /// The session has no such step.
+    StepNotFound = "step_not_found", NOT_FOUND;
+    /// Nothing is asked about that call.
+    ApprovalNotFound = "approval_not_found", NOT_FOUND;
+    /// The route does not know the method.
+    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
+    /// Somebody changed it first.
+    Conflict = "conflict", CONFLICT;
+    /// The id is taken.
+    AlreadyExists = "already_exists", CONFLICT;
+    /// The session has no run here.
+    NotRunning = "not_running", CONFLICT;
+    /// The question was answered already.
+    AlreadyDecided = "already_decided", CONFLICT;
+    /// The session has a run in this process.
+    SessionBusy = "session_busy", CONFLICT;
+    /// Another process writes the session.
+    Locked = "locked", CONFLICT;
+    /// Another writer has taken over.
+    Fenced = "fenced", CONFLICT;
+    /// The body is too large.
+    TooLarge = "too_large", PAYLOAD_TOO_LARGE;
+    /// The log is damaged.
+    Damaged = "damaged", UNPROCESSABLE_ENTITY;
+    /// The log is of another version.
+    Unsupported = "unsupported", UNPROCESSABLE_ENTITY;
+    /// The working directory is gone.
+    MissingFolder = "missing_folder", UNPROCESSABLE_ENTITY;
+    /// An event cannot be stored, for example because it is too large.
+    InvalidEvent = "invalid_event", UNPROCESSABLE_ENTITY;
+    /// A defect.
+    Internal = "internal", INTERNAL_SERVER_ERROR;
+    /// There is no store to resume from.
+    NoStore = "no_store", INTERNAL_SERVER_ERROR;
+    /// The storage failed.
+    StorageError = "storage_error", INTERNAL_SERVER_ERROR;
+    /// A write failed and the session must be opened again.
+    Poisoned = "poisoned", INTERNAL_SERVER_ERROR;
+    /// It is not known whether something was stored.
+    UnknownOutcome = "unknown_outcome", INTERNAL_SERVER_ERROR;
+    /// The server is going down.
+    ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE;
+    /// The storage is full.
+    StorageFull = "storage_full", INSUFFICIENT_STORAGE;
+}
+
+/// An error as clients see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    pub(crate) detail: String,
+    pub(crate) field: Option<String>,
+    pub(crate) hint: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'static str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+}
+
+impl Problem {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), field: None, hint: None }
+    }
+
+    /// An input error at a field.
+    pub(crate) fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..Self::new(Code::InvalidInput, detail) }
+    }
+
+    pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same as the last event of a stream.
+    pub(crate) fn into_failure(self) -> Failure {
+        Failure { code: self.code.as_str().into(), message: self.detail, hint: self.hint }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        if status.is_server_error() {
+            tracing::error!(code = self.code.as_str(), detail = %self.detail, "request failed");
+        }
+        let body = Body {
+            r#type: "about:blank",
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: &self.detail,
+            code: self.code.as_str(),
+            field: self.field.as_deref(),
+            hint: self.hint.as_deref(),
+        };
+        let mut response = (status, Json(body)).into_response();
+        let kind = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+fn read_code(error: &ReadError) -> Code {
+    match error {
+        ReadError::NotFound { .. } => Code::SessionNotFound,
+        ReadError::Corrupt { .. } => Code::Damaged,
+        ReadError::Unsupported { .. } => Code::Unsupported,
+        ReadError::Backend(_) => Code::StorageError,
+    }
+}
+
+fn append_code(error: &AppendError) -> Code {
+    match error {
+        AppendError::Conflict { .. } => Code::Conflict,
+        AppendError::Invalid(_) | AppendError::Event(_) | AppendError::Unloadable(_) => {
+            Code::InvalidEvent
+        }
+        AppendError::AlreadyExists { .. } => Code::AlreadyExists,
+        AppendError::Locked { .. } => Code::Locked,
+        AppendError::StorageFull { .. } => Code::StorageFull,
+        AppendError::Fenced { .. } => Code::Fenced,
+        AppendError::Poisoned { .. } => Code::Poisoned,
+        AppendError::UnknownOutcome { .. } => Code::UnknownOutcome,
+    }
+}
+
+fn start_code(error: &StartError) -> Code {
+    match error {
+        StartError::NoStore => Code::NoStore,
+        StartError::EmptyTask => Code::EmptyTask,
+        StartError::Busy { .. } => Code::SessionBusy,
+        StartError::Open(error) => match error {
+            OpenError::Read(error) => read_code(error),
+            OpenError::Locked { .. } => Code::Locked,
+            OpenError::StorageFull { .. } => Code::StorageFull,
+            OpenError::Recovery { source, .. } => append_code(source),
+        },
+        StartError::Create(error) => match error {
+            CreateError::AlreadyExists { .. } => Code::AlreadyExists,
+            CreateError::Header(_) => Code::Internal,
+            CreateError::Backend(_) => Code::StorageError,
+        },
+        StartError::Append(error) => append_code(error),
+        StartError::MissingFolder { .. } => Code::MissingFolder,
+        StartError::UnknownProvider { .. } => Code::UnknownProvider,
+        StartError::Internal(_) => Code::Internal,
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Self {
+        let problem = Self::new(read_code(&error), sentence(&error));
+        match error {
+            ReadError::Corrupt { id, .. } => {
+                problem.hint(format!("see all findings with `threadline verify {id}`"))
+            }
+            ReadError::NotFound { .. }
+            | ReadError::Unsupported { .. }
+            | ReadError::Backend(_) => problem,
+        }
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        let hint = error.hint();
+        let problem = Self { hint, ..Self::new(start_code(&error), sentence(&error)) };
+        match error {
+            StartError::EmptyTask => problem.at("task"),
+            StartError::UnknownProvider { .. } => problem.at("model"),
+            _ => problem,
+        }
+    }
+}
+
+impl From<ListError> for Problem {
+    fn from(error: ListError) -> Self {
+        match error {
+            ListError::Cursor => Self::field("cursor", error.to_string()),
+            ListError::Backend(_) => Self::new(Code::StorageError, sentence(&error)),
+        }
+    }
+}
+
+impl From<UpdateError> for Problem {
+    fn from(error: UpdateError) -> Self {
+        match error {
+            UpdateError::Read(error) => error.into(),
+            UpdateError::Conflict { .. } => Self::new(Code::Conflict, error.to_string())
+                .hint("read the session again and repeat the change with its revision"),
+            UpdateError::Invalid { field, .. } => Self::field(field, error.to_string()),
+        }
+    }
+}
+
+impl From<DeleteError> for Problem {
+    fn from(error: DeleteError) -> Self {
+        match &error {
+            DeleteError::NotFound { .. } => Self::new(Code::SessionNotFound, error.to_string()),
+            DeleteError::Locked { holder, .. } if holder.pid == std::process::id() => {
+                Self::new(Code::SessionBusy, error.to_string())
+                    .hint("wait for the run to end, or cancel it")
+            }
+            DeleteError::Locked { holder, .. } => Self::new(Code::Locked, error.to_string())
+                .hint(format!("end {holder} first")),
+            DeleteError::Backend(_) => Self::new(Code::StorageError, sentence(&error)),
+        }
+    }
+}
+
+impl From<AnswerError> for Problem {
+    fn from(error: AnswerError) -> Self {
+        let code = match error {
+            AnswerError::NotFound { .. } => Code::ApprovalNotFound,
+            AnswerError::AlreadyDecided { .. } => Code::AlreadyDecided,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::NoTurn => Self::new(Code::StepNotFound, error.to_string()),
+            RequestError::Serialize { .. } => Self::new(Code::Internal, error.to_string()),
+        }
+    }
+}
+
+/// The error with its causes, without repeating what a message already holds.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use threadline_session::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn codes_agree_with_those_of_the_agent() {
+        let id = SessionId::parse("x").unwrap();
+        let not_found = ReadError::NotFound { id: id.clone(), store: "memory:".into() };
+        for error in [
+            StartError::NoStore,
+            StartError::EmptyTask,
+            StartError::Busy { id: id.clone() },
+            StartError::Open(OpenError::Read(not_found)),
+            StartError::Open(OpenError::StorageFull { id: id.clone(), what: "x".into() }),
+            StartError::Create(CreateError::AlreadyExists { id }),
+            StartError::Append(AppendError::Poisoned { reason: "x".into() }),
+            StartError::MissingFolder { path: "x".into() },
+            StartError::UnknownProvider { provider: "x".into(), known: vec![] },
+            StartError::Internal("x".into()),
+        ] {
+            assert_eq!(start_code(&error).as_str(), error.code());
+        }
+    }
+
+    #[test]
+    fn codes_are_distinct() {
+        let names: std::collections::BTreeSet<_> = Code::ALL.iter().map(|c| c.as_str()).collect();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+}

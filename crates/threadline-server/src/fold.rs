@@ -1,0 +1,250 @@
+//! The read model of a session that is being followed, and what is told besides its log events.
+
+use threadline_agent::{ApprovalInfo, RunEvent, RunPolicy};
+use threadline_session::{
+    Patch, Payload, SessionId, Turn, TurnItem, View, closers,
+    codec::Line,
+    payload::{ChunkKind, EndReason},
+};
+use threadline_store::{Durability, Entry, Follow, Followed, ReadError, ReadPos, SessionStore};
+
+use crate::limits::{ABANDONED_CHECK, MAX_LOG_LIMIT};
+
+/// One read model, folded from the first event of the log.
+pub(crate) struct Fold {
+    store: SessionStore,
+    id: SessionId,
+    view: View,
+    /// Set by an event that this version may not pass over. The log goes on, the model does not.
+    stuck: bool,
+}
+
+/// What an event of the log brings with it.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// Changes of the read model, shown before the event.
+    pub(crate) patches: Vec<Patch>,
+    /// A control event shown before the event.
+    pub(crate) before: Option<RunEvent>,
+    /// A control event shown after the event.
+    pub(crate) after: Option<RunEvent>,
+}
+
+impl Fold {
+    pub(crate) fn new(store: SessionStore, id: SessionId) -> Self {
+        Self { store, id, view: View::new(), stuck: false }
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.view.transcript().next_seq()
+    }
+
+    pub(crate) fn turn(&self) -> Option<&Turn> {
+        self.view.turns().last()
+    }
+
+    /// Returns whether a turn is open, as far as the log tells.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.stuck && self.view.transcript().open_turn().is_some()
+    }
+
+    /// Folds everything before an event that was not folded yet. Dropping the future loses
+    /// nothing: what is folded is folded.
+    pub(crate) async fn advance_to(&mut self, seq: u64) -> Result<(), ReadError> {
+        while !self.stuck && self.next_seq() < seq {
+            let from = ReadPos::at(self.next_seq());
+            let page = self.store.read(&self.id, from, MAX_LOG_LIMIT).await?;
+            let before = self.next_seq();
+            for entry in page.entries {
+                match entry {
+                    Entry::Line(line) if line.event.seq >= seq => break,
+                    Entry::Line(line) => self.stuck |= self.view.apply(&line.event).is_err(),
+                    Entry::Damage(damage) => {
+                        return Err(ReadError::Corrupt { id: self.id.clone(), damage });
+                    }
+                }
+            }
+            // A log that does not go on here has nothing more to fold.
+            self.stuck |= self.next_seq() == before;
+        }
+        Ok(())
+    }
+
+    /// Folds the next event, which must come right after what is folded.
+    pub(crate) fn take(&mut self, line: &Line) -> Told {
+        if self.stuck {
+            return Told::default();
+        }
+        let payload = line.event.payload().ok();
+        let resolved = payload.as_ref().and_then(|payload| self.resolved(payload));
+        let Ok(patches) = self.view.apply(&line.event) else {
+            self.stuck = true;
+            return Told::default();
+        };
+        let mut told = Told { patches, ..Told::default() };
+        match payload {
+            Some(Payload::TurnStart(_)) => told.before = self.started(),
+            Some(Payload::TurnEnd(end)) => {
+                let durable = self.store.durability() != Durability::Os;
+                told.after = self.finished(end.reason, durable.then_some(line.event.seq));
+            }
+            Some(Payload::ApprovalAsked(asked)) => {
+                told.after = self.turn().map(|turn| {
+                    RunEvent::ApprovalRequired(ApprovalInfo {
+                        approval_id: asked.approval_id,
+                        run_id: turn.head.run_id.clone(),
+                        session_id: self.id.clone(),
+                        tool_call_id: asked.call_id,
+                        name: asked.name,
+                        arguments: asked.arguments,
+                        reason: asked.reason,
+                        asked_at: line.event.time,
+                    })
+                });
+            }
+            Some(Payload::ApprovalDecided(_)) => told.after = resolved,
+            _ => {}
+        }
+        told
+    }
+
+    /// Looked up before the event is folded, because it takes the question away.
+    fn resolved(&self, payload: &Payload) -> Option<RunEvent> {
+        let Payload::ApprovalDecided(decided) = payload else {
+            return None;
+        };
+        let pending = self.view.transcript().pending_approvals();
+        let asked = &pending.iter().find(|p| p.asked.approval_id == decided.approval_id)?.asked;
+        Some(RunEvent::ApprovalResolved {
+            approval_id: decided.approval_id.clone(),
+            run_id: self.turn()?.head.run_id.clone(),
+            tool_call_id: asked.call_id.clone(),
+            decision: decided.decision,
+            by: decided.by.clone(),
+        })
+    }
+
+    /// Returns how the newest turn began.
+    pub(crate) fn started(&self) -> Option<RunEvent> {
+        let head = &self.turn()?.head;
+        Some(RunEvent::RunStarted {
+            run_id: head.run_id.clone(),
+            session_id: self.id.clone(),
+            resumed: head.start_seq > 0,
+            policy: RunPolicy::from(head.context.as_ref()?),
+            recovered: None,
+        })
+    }
+
+    /// Returns how the newest turn ended.
+    pub(crate) fn finished(
+        &self,
+        reason: EndReason,
+        durable_seq: Option<u64>,
+    ) -> Option<RunEvent> {
+        let turn = self.turn()?;
+        Some(RunEvent::RunFinished {
+            run_id: turn.head.run_id.clone(),
+            session_id: self.id.clone(),
+            reason,
+            answer: answer(turn),
+            usage: turn.head.usage,
+            durable_seq,
+        })
+    }
+
+    /// Returns what changes when the open turn is shown as interrupted: exactly what the closers
+    /// will change that the next opening appends.
+    pub(crate) fn interrupted(&self) -> Vec<Patch> {
+        let mut view = self.view.clone();
+        let events = closers(view.transcript()).unwrap_or_default();
+        events.iter().filter_map(|event| view.apply(event).ok()).flatten().collect()
+    }
+}
+
+/// Returns the text of a turn's last message that has any.
+fn answer(turn: &Turn) -> String {
+    let texts = turn.items.iter().rev().filter_map(|item| match item {
+        TurnItem::Assistant(message) => Some(
+            message
+                .parts
+                .iter()
+                .filter(|part| part.kind == ChunkKind::Text)
+                .map(|part| part.text.as_str())
+                .collect::<String>(),
+        ),
+        _ => None,
+    });
+    texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+}
+
+/// What a watcher sees next.
+pub(crate) enum Seen {
+    /// The next line.
+    Line(Box<Line>),
+    /// Everything stored so far was given.
+    CaughtUp,
+    /// The open turn has no writer any more, and nothing was appended since.
+    Abandoned,
+}
+
+/// Follows a log and notices when the process that wrote an open turn is gone.
+pub(crate) struct Watcher {
+    store: SessionStore,
+    id: SessionId,
+    follow: Follow,
+    caught_up: bool,
+    /// Where the log ended when its turn was last reported as abandoned.
+    told: Option<u64>,
+}
+
+impl Watcher {
+    pub(crate) fn new(store: SessionStore, id: SessionId, after: Option<u64>) -> Self {
+        let follow = store.follow(&id, after);
+        Self { store, id, follow, caught_up: false, told: None }
+    }
+
+    /// Waits for what comes next. `open` is where the log ends, as far as the caller has it, when
+    /// a turn is open there.
+    pub(crate) async fn next(&mut self, open: Option<u64>) -> Result<Seen, ReadError> {
+        let open = open.filter(|end| self.caught_up && self.told != Some(*end));
+        let Some(end) = open else {
+            return self.followed().await;
+        };
+        loop {
+            if self.is_abandoned(end).await? {
+                self.told = Some(end);
+                return Ok(Seen::Abandoned);
+            }
+            tokio::select! {
+                biased;
+                seen = self.followed() => return seen,
+                () = tokio::time::sleep(ABANDONED_CHECK) => {}
+            }
+        }
+    }
+
+    async fn followed(&mut self) -> Result<Seen, ReadError> {
+        match self.follow.next().await? {
+            Followed::Line(line) => Ok(Seen::Line(line)),
+            Followed::CaughtUp { .. } => {
+                self.caught_up = true;
+                Ok(Seen::CaughtUp)
+            }
+        }
+    }
+
+    /// Looks for the writer first: what a writer has appended by the time it is gone is then seen
+    /// by the reading behind it.
+    async fn is_abandoned(&self, end: u64) -> Result<bool, ReadError> {
+        if self.store.stat(&self.id).await?.writer.is_some() {
+            return Ok(false);
+        }
+        let page = self.store.read(&self.id, ReadPos::at(end), 1).await?;
+        Ok(page.entries.is_empty())
+    }
+}

@@ -1,0 +1,157 @@
+//! Server-sent events: framing, keep-alive and headers.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::{Stream, StreamExt as _};
+use threadline_agent::{Failure, RunEvent};
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::{
+    limits::{KEEP_ALIVE, RETRY},
+    state::Shared,
+};
+
+/// Messages that leave together.
+#[derive(Debug, Default)]
+pub(crate) struct Frames(String);
+
+impl Frames {
+    /// Adds a message. A log event has an id; a control event has none, so that a client that
+    /// reconnects asks for what comes after the last log event it got.
+    pub(crate) fn push(&mut self, id: Option<u64>, name: &str, data: &str) {
+        if let Some(id) = id {
+            self.0.push_str(&format!("id: {id}\n"));
+        }
+        self.0.push_str("event: ");
+        self.0.extend(name.chars().filter(|c| !matches!(c, '\n' | '\r' | '\0')));
+        self.0.push('\n');
+        // JSON may hold line ends between its tokens; each line is a data line then.
+        for line in data.split(['\n', '\r']) {
+            self.0.push_str("data: ");
+            self.0.push_str(line);
+            self.0.push('\n');
+        }
+        self.0.push('\n');
+    }
+
+    /// Adds a control event.
+    pub(crate) fn control(&mut self, name: &str, data: &impl serde::Serialize) {
+        match serde_json::to_string(data) {
+            Ok(json) => self.push(None, name, &json),
+            Err(error) => tracing::error!(name, %error, "a control event does not serialize"),
+        }
+    }
+
+    /// Adds an event of a run: a line of the log verbatim, or a control event.
+    pub(crate) fn run_event(&mut self, event: &RunEvent) {
+        let id = match event {
+            RunEvent::Log(line) => Some(line.event.seq),
+            _ => None,
+        };
+        match event.to_json() {
+            Ok(json) => self.push(id, event.name(), json.get()),
+            Err(error) => tracing::error!(name = event.name(), %error, "an event is no JSON"),
+        }
+    }
+
+    /// Adds an error, which is always the last message.
+    pub(crate) fn error(&mut self, failure: Failure) {
+        self.run_event(&RunEvent::Error(failure));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn into_bytes(self) -> Bytes {
+        self.0.into()
+    }
+}
+
+/// Sends a comment when nothing was sent for a while, and counts as a connection.
+struct KeepAlive<S> {
+    source: Pin<Box<S>>,
+    ping: Interval,
+    _open: OpenStream,
+}
+
+impl<S: Stream<Item = Frames>> Stream for KeepAlive<S> {
+    type Item = Result<Bytes, std::convert::Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.source.as_mut().poll_next(cx) {
+            Poll::Ready(Some(frames)) => {
+                self.ping.reset();
+                Poll::Ready(Some(Ok(frames.into_bytes())))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                self.ping.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": alive\n\n"))))
+            }
+        }
+    }
+}
+
+/// Counts an open stream for as long as it lives.
+struct OpenStream(Shared);
+
+impl OpenStream {
+    fn new(shared: &Shared) -> Self {
+        shared.metrics.stream_opened();
+        Self(shared.clone())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.metrics.stream_closed();
+    }
+}
+
+/// Answers with a stream of events. It ends when its source does, when the client goes, or when
+/// the server has shut down.
+pub(crate) fn respond<S>(shared: &Shared, source: S) -> Response
+where
+    S: Stream<Item = Frames> + Send + 'static,
+{
+    let mut ping = tokio::time::interval(KEEP_ALIVE);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ping.reset();
+    let retry = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
+    let source = source.take_until(shared.closing.clone().cancelled_owned());
+    let body = KeepAlive { source: Box::pin(source), ping, _open: OpenStream::new(shared) };
+    let body = futures_util::stream::once(std::future::ready(Ok(retry))).chain(body);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    (StatusCode::OK, headers, Body::from_stream(body)).into_response()
+}
+
+/// Answers with one error event and nothing else.
+pub(crate) fn refuse(shared: &Shared, failure: Failure) -> Response {
+    let mut frames = Frames::default();
+    frames.error(failure);
+    respond(shared, futures_util::stream::once(std::future::ready(frames)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_stays_one_message_whatever_is_in_it() {
+        let mut frames = Frames::default();
+        frames.push(Some(7), "vendor/x\nid: 9", "{\"a\":\n1}");
+        assert_eq!(frames.0, "id: 7\nevent: vendor/xid: 9\ndata: {\"a\":\ndata: 1}\n\n");
+    }
+}

@@ -1,0 +1,190 @@
+//! Payloads and events of a session as an agent writes them.
+
+use threadline_session::{
+    Event, OsPath, Payload, RunId,
+    payload::{
+        ApprovalPolicy, AssistantChunk, AssistantMessage, AssistantPart, ChunkKind, ChunkPart,
+        ContentPart, EndReason, ModelRef, Outcome, RequestMark, SandboxMode, StepEnd, StepStart,
+        StopReason, ToolResult, ToolStart, TurnContext, TurnEnd, TurnStart, UserMessage,
+        UserSource,
+    },
+};
+
+/// A turn begins.
+#[must_use]
+pub fn turn_start(turn: u64) -> Payload {
+    Payload::TurnStart(TurnStart {
+        turn,
+        run_id: RunId::parse(format!("run-{turn}")).unwrap(),
+        context: TurnContext {
+            provider: "offline".into(),
+            model: "demo".into(),
+            approval_policy: ApprovalPolicy::OnRequest,
+            sandbox_mode: SandboxMode::WorkspaceWrite,
+            cwd: OsPath::from("/work"),
+            temperature: None,
+            max_steps: None,
+        },
+    })
+}
+
+/// A turn ends, completed.
+#[must_use]
+pub fn turn_end(turn: u64) -> Payload {
+    Payload::TurnEnd(TurnEnd {
+        turn,
+        reason: EndReason::Completed,
+    })
+}
+
+/// A person says something.
+#[must_use]
+pub fn user(text: &str) -> Payload {
+    Payload::UserMessage(UserMessage {
+        content: vec![ContentPart::text(text)],
+        source: UserSource::User,
+    })
+}
+
+/// A step begins.
+#[must_use]
+pub fn step_start(turn: u64, step: u64) -> Payload {
+    let request = RequestMark {
+        fingerprint: "00".into(),
+        items: 1,
+        bytes: 2,
+    };
+    Payload::StepStart(StepStart {
+        turn,
+        step,
+        request,
+    })
+}
+
+/// A step ends.
+#[must_use]
+pub fn step_end(turn: u64, step: u64) -> Payload {
+    Payload::StepEnd(StepEnd {
+        turn,
+        step,
+        usage: None,
+    })
+}
+
+/// A piece of the answer arrives.
+#[must_use]
+pub fn chunk(turn: u64, step: u64, text: &str) -> Payload {
+    Payload::AssistantChunk(AssistantChunk {
+        turn,
+        step,
+        parts: vec![ChunkPart {
+            index: 0,
+            kind: ChunkKind::Text,
+            delta: text.into(),
+        }],
+    })
+}
+
+fn assistant(turn: u64, step: u64, content: Vec<AssistantPart>) -> Payload {
+    Payload::AssistantMessage(AssistantMessage {
+        turn,
+        step,
+        content,
+        model: ModelRef {
+            provider: "offline".into(),
+            name: "demo".into(),
+        },
+        stop_reason: StopReason::Stop,
+        usage: None,
+        opaque: Vec::new(),
+        interrupted: false,
+    })
+}
+
+/// The model answers.
+#[must_use]
+pub fn answer(turn: u64, step: u64, text: &str) -> Payload {
+    assistant(turn, step, vec![AssistantPart::Text { text: text.into() }])
+}
+
+/// The model calls `shell` once per id.
+#[must_use]
+pub fn calls(turn: u64, step: u64, ids: &[&str]) -> Payload {
+    let call = |id: &&str| AssistantPart::ToolCall {
+        call_id: (*id).into(),
+        name: "shell".into(),
+        arguments: "{}".into(),
+    };
+    assistant(turn, step, ids.iter().map(call).collect())
+}
+
+/// A tool is about to run.
+#[must_use]
+pub fn tool_start(call_id: &str) -> Payload {
+    Payload::ToolStart(ToolStart {
+        call_id: call_id.into(),
+        name: "shell".into(),
+        cwd: OsPath::from("/work"),
+    })
+}
+
+/// A tool has run.
+#[must_use]
+pub fn tool_result(call_id: &str, text: &str) -> Payload {
+    Payload::ToolResult(ToolResult {
+        call_id: call_id.into(),
+        name: "shell".into(),
+        content: vec![ContentPart::text(text)],
+        is_error: false,
+        outcome: Outcome::Ok,
+        full: None,
+        synthetic: false,
+    })
+}
+
+/// Numbers payloads from `first`, each with a time of its own.
+#[must_use]
+pub fn events_from(first: u64, payloads: &[Payload]) -> Vec<Event> {
+    let event = |(payload, seq): (&Payload, u64)| {
+        Event::new(seq, 1_700_000_000_000 + seq, payload).unwrap()
+    };
+    payloads.iter().zip(first..).map(event).collect()
+}
+
+/// The events of a whole turn that continues a log at `first`.
+#[must_use]
+pub fn whole_turn(first: u64, turn: u64, prompt: &str) -> Vec<Event> {
+    events_from(
+        first,
+        &[
+            turn_start(turn),
+            user(prompt),
+            step_start(turn, turn),
+            chunk(turn, turn, "do"),
+            answer(turn, turn, "done"),
+            step_end(turn, turn),
+            turn_end(turn),
+        ],
+    )
+}
+
+/// A turn that was cut while the first of two calls ran.
+#[must_use]
+pub fn cut_in_a_tool() -> Vec<Event> {
+    events_from(
+        0,
+        &[
+            turn_start(1),
+            user("do it"),
+            step_start(1, 1),
+            calls(1, 1, &["a", "b"]),
+            tool_start("a"),
+        ],
+    )
+}
+
+/// An event of a plug-in, in the JSON text it was given as.
+#[must_use]
+pub fn vendor(seq: u64, data: &str, ignorable: bool) -> Event {
+    Event::from_json(seq, 1_700_000_000_000 + seq, "vendor/thing", data, ignorable).unwrap()
+}

@@ -1,0 +1,383 @@
+//! The chores themselves.
+
+use std::{
+    os::unix::process::CommandExt as _,
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Failure,
+    lanes::{BENCHES, Bench, Env, LANES, Lane, Need, Program, Step, When},
+    place,
+    runner::{self, Mode, cargo, command, note, say},
+    setup::{self, Setup},
+    tally::{Counter, Tally},
+    usage,
+};
+
+/// What shells take for a program that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+
+type Outcome = Result<ExitCode, Failure>;
+
+/// Builds everything and becomes `threadline serve`.
+pub(crate) fn run(args: &[&str]) -> Outcome {
+    let (dev, args) = match args {
+        ["--dev", rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let args = match args {
+        [] => args,
+        ["--", rest @ ..] => rest,
+        [other, ..] => {
+            return Ok(usage(&format!(
+                "`{other}` is not an option of run: what `threadline serve` is to get comes \
+                 after `--`"
+            )));
+        }
+    };
+    build_all(dev)?;
+    let binary = place::binary(dev);
+    let mut serve = command(&binary.to_string_lossy());
+    // The caller's folder: it is where the agent works.
+    if let Ok(here) = std::env::current_dir() {
+        serve.current_dir(here);
+    }
+    serve.arg("serve").args(args);
+    note(&format!("$ {}", runner::line_of(&serve)));
+    // Becoming it leaves signals and the exit code to it alone.
+    let error = serve.exec();
+    Err(format!("{} cannot be started: {error}", binary.display()))
+}
+
+/// Builds page and binary.
+pub(crate) fn build(args: &[&str]) -> Outcome {
+    let dev = match args {
+        [] => false,
+        ["--dev"] => true,
+        [other, ..] => return Ok(usage(&format!("`{other}` is not an option of build"))),
+    };
+    build_all(dev)?;
+    say(&place::binary(dev).display().to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn build_all(dev: bool) -> Result<(), Failure> {
+    runner::watch_signals()?;
+    let mut setup = Setup::new(Mode::Attached);
+    setup.ensure(Need::Page)?;
+    setup.binary(dev)
+}
+
+/// Builds the page.
+pub(crate) fn web() -> Outcome {
+    runner::watch_signals()?;
+    Setup::new(Mode::Attached).ensure(Need::Page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Formats the Rust sources.
+pub(crate) fn fmt() -> Outcome {
+    runner::watch_signals()?;
+    Setup::new(Mode::Attached).ensure(Need::Component("fmt", "rustfmt"))?;
+    let mut fmt = cargo();
+    fmt.args(["fmt", "--all"]);
+    runner::run(Mode::Attached, fmt)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the lanes that check the sources.
+pub(crate) fn lint() -> Outcome {
+    test(&["fmt", "clippy"])
+}
+
+/// Runs lanes, all of them even if one fails, and prints the counts.
+pub(crate) fn test(args: &[&str]) -> Outcome {
+    let lanes = match choose(args) {
+        Ok(Some(lanes)) => lanes,
+        Ok(None) => {
+            list_lanes();
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(problem) => return Ok(usage(&problem)),
+    };
+    runner::watch_signals()?;
+    let mut setup = Setup::new(Mode::Streamed);
+    let mut reports = Vec::new();
+    for lane in lanes {
+        say(&format!("\n==== {}: {}", lane.name, lane.about));
+        let report = run_lane(lane, &mut setup);
+        say(&format!(
+            "==== {}: {} in {:.1} s",
+            lane.name,
+            report.word(),
+            report.time.as_secs_f64()
+        ));
+        reports.push(report);
+        if runner::stopping() {
+            note("stopped; what was running has been ended");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    }
+    Ok(conclude(&reports))
+}
+
+/// Returns the lanes that some arguments name; `None` asks for their list.
+fn choose(args: &[&str]) -> Result<Option<Vec<&'static Lane>>, String> {
+    let mut quick = false;
+    let mut named = Vec::new();
+    for arg in args {
+        match *arg {
+            "--quick" => quick = true,
+            "--list" => return Ok(None),
+            name => named.push(name),
+        }
+    }
+    if quick && !named.is_empty() {
+        return Err("--quick chooses the lanes itself; name lanes or give --quick".into());
+    }
+    for name in &named {
+        if !LANES.iter().any(|lane| lane.name == *name) {
+            let names: Vec<_> = LANES.iter().map(|lane| lane.name).collect();
+            return Err(format!(
+                "`{name}` is not a lane (there are {})",
+                names.join(", ")
+            ));
+        }
+    }
+    let chosen = LANES.iter().filter(|lane| match lane.when {
+        _ if !named.is_empty() => named.contains(&lane.name),
+        When::Always => true,
+        When::Full => !quick,
+        When::Quick => quick,
+    });
+    Ok(Some(chosen.collect()))
+}
+
+fn list_lanes() {
+    for lane in LANES {
+        let when = match lane.when {
+            When::Always => "full, quick",
+            When::Full => "full",
+            When::Quick => "quick",
+        };
+        say(&format!("{:<8} {:<12} {}", lane.name, when, lane.about));
+    }
+}
+
+/// How a lane went.
+#[derive(Debug)]
+struct Report {
+    name: &'static str,
+    tally: Tally,
+    problems: Vec<Failure>,
+    time: Duration,
+}
+
+impl Report {
+    fn word(&self) -> &'static str {
+        if self.tally.failed == 0 {
+            "ok"
+        } else {
+            "FAILED"
+        }
+    }
+}
+
+fn run_lane(lane: &Lane, setup: &mut Setup) -> Report {
+    let begun = Instant::now();
+    let mut tally = Tally::default();
+    let mut problems = Vec::new();
+    let needs: Result<(), Failure> = lane.needs.iter().try_for_each(|need| setup.ensure(*need));
+    match needs {
+        Err(failure) => problems.push(failure),
+        Ok(()) => {
+            for step in lane.steps {
+                if runner::stopping() {
+                    break;
+                }
+                let (counts, outcome) = run_step(step);
+                tally += counts;
+                problems.extend(outcome.err());
+            }
+            if !tally.ran() && problems.is_empty() {
+                problems.push("no test ran".into());
+            }
+        }
+    }
+    // A lane that failed without a failed test (it did not compile, or could not start) must not
+    // look like a lane without failures.
+    if !problems.is_empty() && tally.failed == 0 {
+        tally.failed = 1;
+    }
+    for problem in &problems {
+        say(&format!("{}: {problem}", lane.name));
+    }
+    Report {
+        name: lane.name,
+        tally,
+        problems,
+        time: begun.elapsed(),
+    }
+}
+
+fn run_step(step: &Step) -> (Tally, Result<(), Failure>) {
+    let mut program = step_command(step);
+    let line = runner::line_of(&program);
+    for (name, value) in step.env {
+        match value {
+            Env::Is(value) => program.env(name, value),
+            Env::Default(_) | Env::Binary if std::env::var_os(name).is_some() => &mut program,
+            Env::Default(value) => program.env(name, value),
+            Env::Binary => program.env(name, place::binary(true)),
+            Env::Chromium => program.env(name, setup::chromium_path()),
+        };
+    }
+    note(&format!("$ {line}"));
+    let mut tally = Tally::default();
+    let ended = runner::streamed(program, |text| tally.read(step.counter, text));
+    let outcome = ended.and_then(|status| runner::judge(&line, status));
+    if step.counter == Counter::Check {
+        match outcome {
+            Ok(()) => tally.passed = 1,
+            Err(_) => tally.failed = 1,
+        }
+        return (tally, outcome);
+    }
+    let outcome = match outcome {
+        Ok(()) if tally.failed > 0 => Err(format!("`{line}` names failed tests but exits with 0")),
+        Ok(()) if !tally.ran() => Err(format!("`{line}` ran no test")),
+        outcome => outcome,
+    };
+    (tally, outcome)
+}
+
+fn step_command(step: &Step) -> Command {
+    let mut program = match step.program {
+        Program::Cargo => cargo(),
+        Program::Npx => {
+            let mut npx = command("npx");
+            // Never fetched on the way: what runs is what the lock file names.
+            npx.arg("--no-install").current_dir(place::web());
+            npx
+        }
+    };
+    program.args(step.args.split_whitespace());
+    program
+}
+
+/// Prints the table and, as the very last line, the sums.
+fn conclude(reports: &[Report]) -> ExitCode {
+    let mut sum = Tally::default();
+    say(&format!(
+        "\n{:<8} {:<7} {:>7} {:>7} {:>8} {:>9}",
+        "lane", "result", "passed", "failed", "skipped", "time"
+    ));
+    for report in reports {
+        sum += report.tally;
+        say(&format!(
+            "{:<8} {:<7} {:>7} {:>7} {:>8} {:>7.1} s",
+            report.name,
+            report.word(),
+            report.tally.passed,
+            report.tally.failed,
+            report.tally.skipped,
+            report.time.as_secs_f64()
+        ));
+    }
+    for report in reports {
+        for problem in &report.problems {
+            say(&format!("{}: {problem}", report.name));
+        }
+    }
+    let failed: Vec<_> = reports
+        .iter()
+        .filter(|report| report.tally.failed > 0)
+        .map(|report| report.name)
+        .collect();
+    if !failed.is_empty() {
+        say(&format!("again: cargo xtask test {}", failed.join(" ")));
+    }
+    say("");
+    say(&format!(
+        "{} passed, {} failed, {} skipped",
+        sum.passed, sum.failed, sum.skipped
+    ));
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs benchmarks and keeps their JSON.
+pub(crate) fn bench(args: &[&str]) -> Outcome {
+    for name in args {
+        if !BENCHES.iter().any(|bench| bench.name == *name) {
+            let names: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+            return Ok(usage(&format!(
+                "`{name}` is not a benchmark (there are {})",
+                names.join(", ")
+            )));
+        }
+    }
+    let chosen = BENCHES
+        .iter()
+        .filter(|bench| args.is_empty() || args.contains(&bench.name));
+    for bench in chosen {
+        run_bench(bench)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_bench(bench: &Bench) -> Result<(), Failure> {
+    let mut program = cargo();
+    program
+        .args(bench.args.split_whitespace())
+        .stderr(Stdio::inherit());
+    let line = runner::line_of(&program);
+    note(&format!("$ {line}"));
+    let output = program
+        .output()
+        .map_err(|e| format!("`{line}` cannot be run: {e}"))?;
+    runner::judge(&line, output.status)?;
+    let json = String::from_utf8_lossy(&output.stdout);
+    if json.trim().is_empty() {
+        return Err(format!("`{line}` printed no JSON"));
+    }
+    let path = place::target().join(format!("bench/{}.json", bench.name));
+    setup::write(&path, &json)?;
+    say(json.trim_end());
+    note(&format!("written to {}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(args: &[&str]) -> Vec<&'static str> {
+        let lanes = choose(args).unwrap().unwrap();
+        lanes.iter().map(|lane| lane.name).collect()
+    }
+
+    #[test]
+    fn lanes_are_chosen_by_name_or_by_kind_of_run() {
+        let full = names(&[]);
+        assert!(full.contains(&"rust") && !full.contains(&"libs"));
+        let quick = names(&["--quick"]);
+        assert!(quick.contains(&"libs") && !quick.contains(&"rust") && !quick.contains(&"e2e"));
+        assert_eq!(names(&["web", "fmt"]), ["fmt", "web"]);
+        assert!(choose(&["nothing"]).is_err());
+        assert!(choose(&["--quick", "web"]).is_err());
+    }
+
+    #[test]
+    fn lane_names_are_unique_and_every_lane_counts_something() {
+        for (at, lane) in LANES.iter().enumerate() {
+            assert!(LANES[at + 1..].iter().all(|other| other.name != lane.name));
+            assert!(!lane.steps.is_empty(), "{}", lane.name);
+        }
+    }
+}
