@@ -15,6 +15,7 @@ mod providers;
 mod render;
 mod repeat;
 mod run;
+mod serve;
 mod sessions;
 mod settings;
 mod signals;
@@ -77,7 +78,9 @@ async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
     signals::ignore_file_size_signal();
     let store = || store::open(settings);
     match verb {
-        Verb::Serve(_) | Verb::Completions { .. } => Ok(Exit::Failed),
+        // Answered before anything is set up.
+        Verb::Completions { .. } => Ok(Exit::Completed),
+        Verb::Serve(args) => Box::pin(serve::serve(ui, settings, args)).await,
         Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
         Verb::Ls(args) => verbs::ls(ui, &store()?, args).await,
         Verb::Show(args) => verbs::show(ui, &store()?, args).await,

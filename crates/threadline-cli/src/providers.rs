@@ -22,6 +22,13 @@ pub(crate) struct Chosen {
     pub(crate) named: Option<String>,
 }
 
+impl Chosen {
+    /// Returns whether new sessions talk to the demonstration instead of a model.
+    pub(crate) fn is_demonstration(&self) -> bool {
+        self.models.default_model().provider == OFFLINE
+    }
+}
+
 /// What was asked for, before anything is looked up.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {

@@ -1,6 +1,6 @@
 //! What a run prints: lines of JSON for programs, or text for people.
 
-use threadline_agent::{Failure as RunFailure, RunEvent};
+use threadline_agent::RunEvent;
 use threadline_session::{
     Payload,
     payload::{AssistantPart, ChunkKind, Outcome as CallOutcome, plain_text},
@@ -147,11 +147,6 @@ impl Renderer {
     fn note(&mut self, text: &str) {
         self.end_line();
         self.ui.note(text);
-    }
-
-    /// Prints the line of an error that comes before or instead of the run's events.
-    pub(crate) fn error(&mut self, failure: &RunFailure) {
-        self.event(&RunEvent::Error(failure.clone()));
     }
 }
 

@@ -38,12 +38,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     let chosen = providers::choose(ui, settings, recorded.as_ref()).await?;
     let mut config = AgentsConfig::new(Some(store), chosen.models, cwd.clone());
     config.approver = if ui.can_ask { Approver::Board } else { Approver::Nobody };
-    if let Some(policy) = settings.file.approval {
-        config.defaults.approval_policy = policy;
-    }
-    if let Some(mode) = settings.file.sandbox {
-        config.defaults.sandbox_mode = mode;
-    }
+    apply_defaults(settings, &mut config);
     let agents = Agents::new(config);
     let input = RunInput {
         task,
@@ -103,6 +98,16 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     Ok(exit)
 }
 
+/// Sets what new sessions run under.
+pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) {
+    if let Some(policy) = settings.file.approval {
+        config.defaults.approval_policy = policy;
+    }
+    if let Some(mode) = settings.file.sandbox {
+        config.defaults.sandbox_mode = mode;
+    }
+}
+
 /// Starts the turn. What opening the session had to close is said before anything else.
 async fn start(
     ui: Ui,
@@ -154,7 +159,7 @@ fn read_task(ui: Ui, given: Option<&str>) -> Outcome<String> {
     Ok(task)
 }
 
-fn working_directory(given: Option<&Path>) -> Outcome<PathBuf> {
+pub(crate) fn working_directory(given: Option<&Path>) -> Outcome<PathBuf> {
     let Some(given) = given else {
         return std::env::current_dir().map_err(|error| {
             Failure::new("missing_folder", format!("the working directory is gone: {error}"))

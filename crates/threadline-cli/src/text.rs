@@ -1,6 +1,6 @@
 //! Words, times and sizes as people read them.
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use threadline_session::SessionId;
 
 /// Returns an error with its causes, each said once.
@@ -25,7 +25,7 @@ pub(crate) fn moment(unix_ms: u64) -> String {
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
         .map_or_else(
             || "an unknown time".into(),
-            |time| time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
         )
 }
 

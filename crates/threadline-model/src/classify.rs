@@ -104,9 +104,19 @@ mod tests {
         for (status, body, code, shown) in [
             (401, r#"{"error":{"message":"bad key"}}"#, "auth", "bad key"),
             (403, "", "auth", "Forbidden"),
-            (404, r#"{"error":"model 'x' not found"}"#, "provider_status", "model 'x' not found"),
+            (
+                404,
+                r#"{"error":"model 'x' not found"}"#,
+                "provider_status",
+                "model 'x' not found",
+            ),
             (422, r#"{"detail":"no"}"#, "provider_status", "no"),
-            (429, r#"{"error":{"message":"slow down"}}"#, "rate_limited", "slow down"),
+            (
+                429,
+                r#"{"error":{"message":"slow down"}}"#,
+                "rate_limited",
+                "slow down",
+            ),
             (
                 429,
                 r#"{"error":{"message":"pay","code":"insufficient_quota"}}"#,
@@ -125,8 +135,18 @@ mod tests {
                 "context_length",
                 "maximum context length",
             ),
-            (502, "<html>\n<b>Bad\u{1b}[31m gateway</b>", "provider_status", "<html> <b>Bad[31m"),
-            (500, r#"{"error":{"message":"\ud800"}}"#, "provider_status", "\u{fffd}"),
+            (
+                502,
+                "<html>\n<b>Bad\u{1b}[31m gateway</b>",
+                "provider_status",
+                "<html> <b>Bad[31m",
+            ),
+            (
+                500,
+                r#"{"error":{"message":"\ud800"}}"#,
+                "provider_status",
+                "\u{fffd}",
+            ),
             (500, r#"{"error":null}"#, "provider_status", "null"),
         ] {
             let error = http_error(status, body.as_bytes(), None);
@@ -142,7 +162,10 @@ mod tests {
         for (frame, status) in [
             (r#"{"error":{"message":"a","code":502}}"#, Some(502)),
             (r#"{"error":{"message":"a","code":"429"}}"#, Some(429)),
-            (r#"{"error":{"message":"a","code":"server_error"}}"#, Some(200)),
+            (
+                r#"{"error":{"message":"a","code":"server_error"}}"#,
+                Some(200),
+            ),
         ] {
             let error = stream_error(&serde_json::from_str(frame).unwrap());
             assert_eq!(error.status(), status, "{frame}");

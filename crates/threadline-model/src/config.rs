@@ -4,7 +4,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::Url;
 
-use crate::{Provider, http, limits, offline::{self, Offline}, openai_chat::OpenAiChat, provider};
+use crate::{
+    Provider, http, limits,
+    offline::{self, Offline},
+    openai_chat::OpenAiChat,
+    provider,
+};
 
 /// Address of OpenAI's own API.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
@@ -90,10 +95,7 @@ impl ProviderConfig {
     /// Makes a configuration with the key and base URL that the provider's conventional
     /// variables hold, as the given closure looks them up.
     #[must_use]
-    pub fn from_env(
-        provider: impl Into<String>,
-        lookup: impl Fn(&str) -> Option<String>,
-    ) -> Self {
+    pub fn from_env(provider: impl Into<String>, lookup: impl Fn(&str) -> Option<String>) -> Self {
         let filled = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let mut config = Self::new(provider);
         config.api_key = key_variable(&config.provider)
@@ -249,7 +251,13 @@ mod tests {
 
     #[test]
     fn unusable_base_urls_are_refused_without_showing_credentials() {
-        for url in ["", "api.openai.com/v1", "ftp://x/v1", "https://x/v1?a=b", "http://u:hunter2@x/"] {
+        for url in [
+            "",
+            "api.openai.com/v1",
+            "ftp://x/v1",
+            "https://x/v1?a=b",
+            "http://u:hunter2@x/",
+        ] {
             let error = base_url(url).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
@@ -259,7 +267,10 @@ mod tests {
     fn a_secret_is_never_printed() {
         let mut config = ProviderConfig::new("openai-chat");
         config.api_key = Some(Secret::new(" sk-hunter2\n"));
-        assert_eq!(config.api_key.as_ref().map(Secret::expose), Some("sk-hunter2"));
+        assert_eq!(
+            config.api_key.as_ref().map(Secret::expose),
+            Some("sk-hunter2")
+        );
         assert!(!format!("{config:?}").contains("hunter2"));
     }
 

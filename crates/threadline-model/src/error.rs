@@ -114,9 +114,9 @@ impl ModelError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::MissingKey { variable } => format!(
-                "set {variable} to your key, or try `--provider offline`, which needs none"
-            ),
+            Self::MissingKey { variable } => {
+                format!("set {variable} to your key, or try `--provider offline`, which needs none")
+            }
             Self::Auth { .. } => {
                 "check that the key belongs to this provider and base URL and may use the model"
                     .into()
@@ -133,7 +133,9 @@ impl ModelError {
                 ..
             } => format!("send the message again in {} s", after.as_secs().max(1)),
             Self::RateLimited { .. } => "send the message again in a while".into(),
-            Self::Quota { .. } => "add credit to the provider's account, or use another model".into(),
+            Self::Quota { .. } => {
+                "add credit to the provider's account, or use another model".into()
+            }
             Self::ContextLength { .. } => {
                 "compact the session, or use a model with a longer context".into()
             }

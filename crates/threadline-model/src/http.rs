@@ -77,7 +77,10 @@ impl Client {
         let mut url = self.base.clone();
         let path = url.path().trim_end_matches('/');
         // People paste the whole address; the route is not added twice.
-        let path = path.strip_suffix(route).unwrap_or(path).trim_end_matches('/');
+        let path = path
+            .strip_suffix(route)
+            .unwrap_or(path)
+            .trim_end_matches('/');
         let full = format!("{path}/{route}");
         url.set_path(&full);
         url
@@ -116,7 +119,12 @@ impl Client {
         if let Some(value) = &self.authorization {
             headers.insert(AUTHORIZATION, value.clone());
         }
-        let sent = self.http.post(url.clone()).headers(headers).body(body).send();
+        let sent = self
+            .http
+            .post(url.clone())
+            .headers(headers)
+            .body(body)
+            .send();
         let response = match timeout(self.config.first_byte_timeout, sent).await {
             Err(_) => {
                 return Err(Failure::lasting(ModelError::FirstByte {
@@ -292,11 +300,16 @@ impl<D: Decode> Call<D> {
         if !failure.transient || asked_too_much || number >= config.max_attempts {
             return Phase::Fail(failure.error);
         }
-        let delay = failure.retry_after.unwrap_or_else(|| {
-            retry::backoff(number, config.backoff_base, config.backoff_cap)
-        });
+        let delay = failure
+            .retry_after
+            .unwrap_or_else(|| retry::backoff(number, config.backoff_base, config.backoff_cap));
         let trouble = failure.error.trouble(number, Some(delay));
-        tracing::debug!(attempt = number, ?delay, code = failure.error.code(), "model call retried");
+        tracing::debug!(
+            attempt = number,
+            ?delay,
+            code = failure.error.code(),
+            "model call retried"
+        );
         self.queue.push_back(ModelEvent::Retry(trouble));
         Phase::Wait {
             next: number.saturating_add(1),
@@ -307,7 +320,11 @@ impl<D: Decode> Call<D> {
     async fn read(&mut self, mut reading: Box<Reading>) -> Result<Phase, ModelError> {
         let finished = reading.progress == Progress::Finished;
         let idle = self.client.config.idle_timeout;
-        let patience = if finished { idle.min(limits::FINISH_GRACE) } else { idle };
+        let patience = if finished {
+            idle.min(limits::FINISH_GRACE)
+        } else {
+            idle
+        };
         let piece = match timeout(patience, reading.response.chunk()).await {
             Ok(Ok(piece)) => piece,
             // The model has said that it is finished; only its usage may be lost.
@@ -328,12 +345,14 @@ impl<D: Decode> Call<D> {
                 limit: limits::MAX_RESPONSE_BYTES,
             });
         }
-        let result = self.take(&mut reading, Some(&piece));
-        match result {
-            // Not lost: the queue goes out first.
+        // An error does not lose the deltas before it: the queue goes out first.
+        match self.take(&mut reading, Some(&piece)) {
             Err(error) => Err(error),
             Ok(()) if reading.progress == Progress::Complete => {
-                self.queue.push_back(ModelEvent::Done(self.decoder.complete()?));
+                // What may still come, or break, does not matter any more.
+                let _ = timeout(limits::DRAIN_GRACE, reading.response.chunk()).await;
+                self.queue
+                    .push_back(ModelEvent::Done(self.decoder.complete()?));
                 Ok(Phase::Ended)
             }
             Ok(()) => Ok(Phase::Read(reading)),
@@ -346,12 +365,15 @@ impl<D: Decode> Call<D> {
             Ok(()) | Err(ModelError::Malformed { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.queue.push_back(ModelEvent::Done(self.decoder.complete()?));
+        self.queue
+            .push_back(ModelEvent::Done(self.decoder.complete()?));
         Ok(Phase::Ended)
     }
 
     fn take(&mut self, reading: &mut Reading, piece: Option<&[u8]>) -> Result<(), ModelError> {
-        let Reading { events, progress, .. } = reading;
+        let Reading {
+            events, progress, ..
+        } = reading;
         let (decoder, queue) = (&mut self.decoder, &mut self.queue);
         let mut parts = Vec::new();
         let mut sink = |data: &str| {
@@ -398,11 +420,17 @@ fn http_client(base: &Url, config: &ProviderConfig) -> Result<reqwest::Client, C
     // The system's own roots, so that what an administrator trusts is trusted here.
     builder().build().or_else(|error| {
         tracing::warn!(%error, "no usable system certificates, using Mozilla's");
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS
-            .iter()
-            .filter_map(|der| reqwest::Certificate::from_der(der).ok());
-        builder().tls_certs_only(roots).build().map_err(client_error)
+        builder()
+            .tls_certs_only(bundled_roots())
+            .build()
+            .map_err(client_error)
     })
+}
+
+fn bundled_roots() -> impl Iterator<Item = reqwest::Certificate> {
+    webpki_root_certs::TLS_SERVER_ROOT_CERTS
+        .iter()
+        .filter_map(|der| reqwest::Certificate::from_der(der).ok())
 }
 
 /// Makes a client for a quick question to this machine.
@@ -438,4 +466,21 @@ fn is_certificate_error(error: &reqwest::Error) -> bool {
         source = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundled_roots_make_a_client() {
+        let base = config::base_url("https://model.invalid/v1").unwrap();
+        // Chooses the process's TLS provider.
+        http_client(&base, &ProviderConfig::new("openai-chat")).unwrap();
+        assert!(bundled_roots().count() > 50);
+        reqwest::Client::builder()
+            .tls_certs_only(bundled_roots())
+            .build()
+            .unwrap();
+    }
 }

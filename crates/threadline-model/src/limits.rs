@@ -50,6 +50,9 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest wait for usage and `[DONE]` once the model has said that it is finished.
 pub const FINISH_GRACE: Duration = Duration::from_secs(5);
 
+/// Longest wait for the end of a complete answer's body, so that its connection can be used again.
+pub const DRAIN_GRACE: Duration = Duration::from_millis(20);
+
 /// Time that the local Ollama has to answer when nothing is configured.
 pub const DETECT_TIMEOUT: Duration = Duration::from_millis(300);
 

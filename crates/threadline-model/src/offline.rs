@@ -83,7 +83,11 @@ fn answer(request: &Request) -> Answer {
     if !results.is_empty() {
         let text = format!(
             "This is Threadline's offline demonstration. The {}:\n{}",
-            if results.len() == 1 { "tool answered" } else { "tools answered" },
+            if results.len() == 1 {
+                "tool answered"
+            } else {
+                "tools answered"
+            },
             results.join("\n")
         );
         return text_answer(text, pause);
@@ -151,7 +155,10 @@ fn asked_call(line: &str) -> Option<(String, String)> {
         let arguments = json!({ "command": command }).to_string();
         return (!command.is_empty()).then(|| ("shell".to_owned(), arguments));
     }
-    let (name, arguments) = line.strip_prefix("> ")?.trim().split_once(char::is_whitespace)?;
+    let (name, arguments) = line
+        .strip_prefix("> ")?
+        .trim()
+        .split_once(char::is_whitespace)?;
     let arguments = arguments.trim();
     arguments
         .starts_with('{')
@@ -201,12 +208,18 @@ fn deltas(content: &[AssistantPart]) -> Vec<ChunkPart> {
             }
             AssistantPart::ToolCall { arguments, .. } => {
                 let chars: Vec<char> = arguments.chars().collect();
-                let pieces = chars.chunks(ARGUMENT_CHARS).map(|piece| piece.iter().collect());
+                let pieces = chars
+                    .chunks(ARGUMENT_CHARS)
+                    .map(|piece| piece.iter().collect());
                 (ChunkKind::ToolArgs, pieces.collect())
             }
             AssistantPart::Reasoning { .. } | AssistantPart::Unknown => continue,
         };
-        out.extend(pieces.into_iter().map(|delta| ChunkPart { index, kind, delta }));
+        out.extend(
+            pieces
+                .into_iter()
+                .map(|delta| ChunkPart { index, kind, delta }),
+        );
     }
     out
 }
@@ -216,7 +229,9 @@ fn usage(request: &Request, answer: &[AssistantPart]) -> Usage {
     let tools: u64 = request
         .tools
         .iter()
-        .map(|tool| count(&tool.name) + count(&tool.description) + count(&tool.parameters.to_string()))
+        .map(|tool| {
+            count(&tool.name) + count(&tool.description) + count(&tool.parameters.to_string())
+        })
         .sum();
     let items: u64 = request
         .items
@@ -364,7 +379,10 @@ mod tests {
     async fn slow_pauses_between_deltas() {
         let start = tokio::time::Instant::now();
         let (chunks, _) = run(vec![user("!slow 100\nhi")]).await;
-        assert_eq!(start.elapsed(), Duration::from_millis(100) * chunks.len() as u32);
+        assert_eq!(
+            start.elapsed(),
+            Duration::from_millis(100) * chunks.len() as u32
+        );
         assert_eq!(slow("!slow 999999999"), Some(limits::MAX_SLOW));
         assert_eq!(slow("!slow x"), None);
     }

@@ -17,7 +17,11 @@ pub(crate) fn is_transient(status: u16) -> bool {
 /// Returns a random wait below the exponential bound of the attempt that failed.
 pub(crate) fn backoff(attempt: u32, base: Duration, cap: Duration) -> Duration {
     let bound = base
-        .saturating_mul(1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX))
+        .saturating_mul(
+            1_u32
+                .checked_shl(attempt.saturating_sub(1))
+                .unwrap_or(u32::MAX),
+        )
         .min(cap);
     bound.mul_f64(fraction())
 }
@@ -59,7 +63,13 @@ mod tests {
     #[test]
     fn the_bound_doubles_up_to_the_cap() {
         let (base, cap) = (Duration::from_millis(500), Duration::from_secs(30));
-        for (attempt, bound) in [(1, 500), (2, 1000), (6, 16_000), (7, 30_000), (4000, 30_000)] {
+        for (attempt, bound) in [
+            (1, 500),
+            (2, 1000),
+            (6, 16_000),
+            (7, 30_000),
+            (4000, 30_000),
+        ] {
             for _ in 0..50 {
                 assert!(backoff(attempt, base, cap) <= Duration::from_millis(bound));
             }
@@ -79,8 +89,11 @@ mod tests {
         assert_eq!(read("retry-after", "7"), ms(7000));
         assert_eq!(read("retry-after", " 0.25 "), ms(250));
         assert_eq!(read("retry-after-ms", "40"), ms(40));
-        assert_eq!(read("retry-after", "Sun, 09 Sep 2001 01:46:50 GMT"), ms(10_000));
-        assert_eq!(read("retry-after", "Sun, 09 Sep 2000 01:46:50 GMT"), ms(0));
+        assert_eq!(
+            read("retry-after", "Sun, 09 Sep 2001 01:46:50 GMT"),
+            ms(10_000)
+        );
+        assert_eq!(read("retry-after", "Sat, 09 Sep 2000 01:46:50 GMT"), ms(0));
         for bad in ["-1", "NaN", "inf", "soon", ""] {
             assert_eq!(read("retry-after", bad), None, "{bad}");
         }

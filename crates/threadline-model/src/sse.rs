@@ -159,7 +159,11 @@ mod tests {
         for cut in 0..=stream.len() {
             let (a, b) = stream.split_at(cut);
             assert_eq!(events(&[a, b]), wanted, "cut at {cut}");
-            assert_eq!(events(&[a, &[], b]), wanted, "cut at {cut} with an empty piece");
+            assert_eq!(
+                events(&[a, &[], b]),
+                wanted,
+                "cut at {cut} with an empty piece"
+            );
         }
         let bytes: Vec<&[u8]> = stream.chunks(1).collect();
         assert_eq!(events(&bytes), wanted);
@@ -167,7 +171,10 @@ mod tests {
 
     #[test]
     fn invalid_utf8_is_replaced() {
-        assert_eq!(events(&[b"data: a\xff\xc3", b"b\n\n"]), ["a\u{fffd}\u{fffd}b"]);
+        assert_eq!(
+            events(&[b"data: a\xff\xc3", b"b\n\n"]),
+            ["a\u{fffd}\u{fffd}b"]
+        );
     }
 
     #[test]

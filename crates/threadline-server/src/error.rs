@@ -234,9 +234,8 @@ impl From<ReadError> for Problem {
             ReadError::Corrupt { id, .. } => {
                 problem.hint(format!("see all findings with `threadline verify {id}`"))
             }
-            ReadError::NotFound { .. }
-            | ReadError::Unsupported { .. }
-            | ReadError::Backend(_) => problem,
+            ReadError::NotFound { .. } => problem.hint("list the sessions with `threadline ls`"),
+            ReadError::Unsupported { .. } | ReadError::Backend(_) => problem,
         }
     }
 }

@@ -1,13 +1,8 @@
 //! Following a session: `GET /api/agent/sessions/{id}/events`.
 
-use axum::{
-    extract::State,
-    http::HeaderMap,
-    response::Response,
-};
-use futures_util::Stream;
+use axum::{extract::State, http::HeaderMap, response::Response};
+use futures_util::{Stream, StreamExt as _};
 use serde::Serialize;
-use threadline_agent::RunEvent;
 use threadline_session::{Patch, SessionId, codec::Line, types};
 use threadline_store::{ReadError, ReadPos, SessionStore};
 
@@ -49,8 +44,10 @@ pub(crate) async fn follow(
     let view = params.choice("view", false, &[("1", true), ("0", false), ("true", true)])?;
     let store = shared.agents.store().clone();
     check_position(&store, &id, after).await?;
-    let following = Following::new(store, id, after, view);
-    Ok(sse::respond(&shared, following.into_stream()))
+    let following = Following::new(store, id, after, view).into_stream();
+    // It ends without an error, so that clients connect again when the server is back.
+    let following = following.take_until(shared.closing.clone().cancelled_owned());
+    Ok(sse::respond(&shared, following))
 }
 
 /// A position that was never given is an error, not a stream that waits for the log to grow there.
@@ -79,8 +76,6 @@ struct Following {
     fold: Fold,
     after: Option<u64>,
     view: bool,
-    /// Taken from the log and not given yet.
-    pending: Option<Box<Line>>,
     ended: bool,
 }
 
@@ -91,7 +86,6 @@ impl Following {
             fold: Fold::new(store, id),
             after,
             view,
-            pending: None,
             ended: false,
         }
     }
@@ -125,13 +119,9 @@ impl Following {
             // What the client has by now: folded, not given again.
             self.fold.advance_to(after.saturating_add(1)).await?;
         }
-        if let Some(line) = self.pending.take() {
-            self.give(&line, frames).await?;
-            return Ok(());
-        }
         let open = (self.view && self.fold.is_open()).then(|| self.fold.next_seq());
         match self.watcher.next(open).await? {
-            Seen::Line(line) => self.pending = Some(line),
+            Seen::Line(line) => self.give(&line, frames).await?,
             Seen::CaughtUp => {
                 let seq = self.after.map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
                 frames.control("caught_up", &CaughtUp { r#type: "caught_up", seq });
@@ -155,7 +145,7 @@ impl Following {
         if let Some(event) = told.before {
             frames.run_event(&event);
         }
-        frames.run_event(&RunEvent::Log(Box::new(line.clone())));
+        frames.line(line);
         if let Some(event) = told.after {
             frames.run_event(&event);
         }

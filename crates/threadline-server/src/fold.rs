@@ -8,7 +8,7 @@ use threadline_session::{
 };
 use threadline_store::{Durability, Entry, Follow, Followed, ReadError, ReadPos, SessionStore};
 
-use crate::limits::{ABANDONED_CHECK, MAX_LOG_LIMIT};
+use crate::limits::ABANDONED_CHECK;
 
 /// One read model, folded from the first event of the log.
 pub(crate) struct Fold {
@@ -35,16 +35,17 @@ impl Fold {
         Self { store, id, view: View::new(), stuck: false }
     }
 
-    pub(crate) fn view(&self) -> &View {
-        &self.view
-    }
-
     pub(crate) fn next_seq(&self) -> u64 {
         self.view.transcript().next_seq()
     }
 
     pub(crate) fn turn(&self) -> Option<&Turn> {
         self.view.turns().last()
+    }
+
+    /// Returns whether the log holds something that this version may not pass over.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck
     }
 
     /// Returns whether a turn is open, as far as the log tells.
@@ -55,9 +56,9 @@ impl Fold {
     /// Folds everything before an event that was not folded yet. Dropping the future loses
     /// nothing: what is folded is folded.
     pub(crate) async fn advance_to(&mut self, seq: u64) -> Result<(), ReadError> {
+        let mut from = ReadPos::at(self.next_seq());
         while !self.stuck && self.next_seq() < seq {
-            let from = ReadPos::at(self.next_seq());
-            let page = self.store.read(&self.id, from, MAX_LOG_LIMIT).await?;
+            let page = self.store.read(&self.id, from, usize::MAX).await?;
             let before = self.next_seq();
             for entry in page.entries {
                 match entry {
@@ -70,6 +71,7 @@ impl Fold {
             }
             // A log that does not go on here has nothing more to fold.
             self.stuck |= self.next_seq() == before;
+            from = page.next.unwrap_or_default();
         }
         Ok(())
     }

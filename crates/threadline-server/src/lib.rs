@@ -1,1 +1,31 @@
-//! HTTP and SSE over the agent, with the embedded web page
+//! HTTP and SSE over the agent, with the embedded web page.
+//!
+//! - [`serve`] listens until it is told to stop; [`router`] is the same without a socket.
+//! - Starting turns is in `runs`, following them in `events`, everything else about sessions in
+//!   `sessions`; `fold` holds the one read model that streams are told from.
+//! - Every route stands in one table (`routes`), which makes both the router and its OpenAPI
+//!   document.
+//! - What goes wrong is mapped once, in `error`, to a stable [`Code`].
+
+mod auth;
+mod error;
+mod events;
+mod fold;
+mod input;
+pub mod limits;
+mod meta;
+mod metrics;
+mod openapi;
+mod page;
+mod routes;
+mod runs;
+mod schemas;
+mod server;
+mod sessions;
+mod sse;
+mod state;
+
+pub use auth::{COOKIE, ListenError, check_listen, check_token};
+pub use error::Code;
+pub use page::is_built as page_is_built;
+pub use server::{ServerConfig, router, serve};

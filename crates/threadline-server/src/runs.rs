@@ -12,7 +12,7 @@ use threadline_session::{
     codec::Line,
     payload::{ApprovalPolicy, EndReason, SandboxMode, Usage},
 };
-use threadline_store::{ReadError, SessionStore};
+use threadline_store::ReadError;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -36,10 +36,10 @@ pub(crate) async fn stream(
         Err(Problem::new(Code::Internal, format!("starting the run broke: {error}")))
     });
     Ok(match started {
-        Ok(Started::New(run)) => sse::respond(&shared, run_frames(&shared, run)),
+        Ok(Started::New(run)) => sse::respond(&shared, run_frames(run)),
         Ok(Started::Repeated { session_id, seq }) => {
-            let store = shared.agents.store().clone();
-            sse::respond(&shared, Replay::new(store, session_id, seq).into_stream())
+            let replay = Replay::new(&shared, session_id, seq);
+            sse::respond(&shared, replay.into_stream())
         }
         Err(problem) => sse::refuse(&shared, problem.into_failure()),
     })
@@ -146,8 +146,7 @@ async fn bound(
 }
 
 /// Gives a run's own stream.
-fn run_frames(shared: &Shared, run: Run) -> impl Stream<Item = Frames> + Send + 'static {
-    let _ = shared;
+fn run_frames(run: Run) -> impl Stream<Item = Frames> + Send + 'static {
     stream::unfold(run.stream(), async |mut events| {
         let event = events.next().await?;
         let mut frames = Frames::default();
@@ -166,11 +165,15 @@ struct Replay {
     held: Vec<Line>,
     found: bool,
     ended: bool,
+    /// Another process may write the run, so that shutdown here does not end it.
+    closing: CancellationToken,
 }
 
 impl Replay {
-    fn new(store: SessionStore, id: SessionId, target: u64) -> Self {
+    fn new(shared: &Inside, id: SessionId, target: u64) -> Self {
+        let store = shared.agents.store().clone();
         Self {
+            closing: shared.closing.clone(),
             watcher: Watcher::new(store.clone(), id.clone(), None),
             fold: Fold::new(store, id),
             target,
@@ -202,7 +205,16 @@ impl Replay {
 
     async fn advance(&mut self, frames: &mut Frames) -> Result<(), ReadError> {
         let open = (self.found && self.fold.is_open()).then(|| self.fold.next_seq());
-        match self.watcher.next(open).await? {
+        let seen = tokio::select! {
+            biased;
+            seen = self.watcher.next(open) => seen?,
+            () = self.closing.cancelled() => {
+                let detail = "the server went down before the run's end was seen";
+                self.fail(Problem::new(Code::ShuttingDown, detail), frames);
+                return Ok(());
+            }
+        };
+        match seen {
             Seen::Line(line) => self.line(*line, frames),
             Seen::CaughtUp if self.found => {}
             Seen::CaughtUp => {
@@ -219,6 +231,10 @@ impl Replay {
 
     fn line(&mut self, line: Line, frames: &mut Frames) {
         let told = self.fold.take(&line);
+        if self.fold.is_stuck() {
+            let detail = "the session holds an event that this version may not pass over";
+            return self.fail(Problem::new(Code::Unsupported, detail), frames);
+        }
         let (seq, begins) = (line.event.seq, told.before.is_some());
         if !self.found {
             if begins {
@@ -237,10 +253,10 @@ impl Replay {
                 }
             }
             for held in std::mem::take(&mut self.held) {
-                frames.run_event(&RunEvent::Log(Box::new(held)));
+                frames.line(&held);
             }
         } else {
-            frames.run_event(&RunEvent::Log(Box::new(line)));
+            frames.line(&line);
         }
         match told.after {
             Some(end @ RunEvent::RunFinished { .. }) => self.finish(Some(end), frames),

@@ -12,6 +12,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt as _};
 use threadline_agent::{Failure, RunEvent};
+use threadline_session::codec::Line;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::{
@@ -50,14 +51,19 @@ impl Frames {
         }
     }
 
-    /// Adds an event of a run: a line of the log verbatim, or a control event.
+    /// Adds a line of the log, verbatim.
+    pub(crate) fn line(&mut self, line: &Line) {
+        let text = String::from_utf8_lossy(&line.raw);
+        self.push(Some(line.event.seq), &line.event.kind, &text);
+    }
+
+    /// Adds an event of a run.
     pub(crate) fn run_event(&mut self, event: &RunEvent) {
-        let id = match event {
-            RunEvent::Log(line) => Some(line.event.seq),
-            _ => None,
-        };
+        if let RunEvent::Log(line) = event {
+            return self.line(line);
+        }
         match event.to_json() {
-            Ok(json) => self.push(id, event.name(), json.get()),
+            Ok(json) => self.push(None, event.name(), json.get()),
             Err(error) => tracing::error!(name = event.name(), %error, "an event is no JSON"),
         }
     }
@@ -116,8 +122,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Answers with a stream of events. It ends when its source does, when the client goes, or when
-/// the server has shut down.
+/// Answers with a stream of events. It ends when its source does or when the client goes.
 pub(crate) fn respond<S>(shared: &Shared, source: S) -> Response
 where
     S: Stream<Item = Frames> + Send + 'static,
@@ -126,7 +131,6 @@ where
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ping.reset();
     let retry = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
-    let source = source.take_until(shared.closing.clone().cancelled_owned());
     let body = KeepAlive { source: Box::pin(source), ping, _open: OpenStream::new(shared) };
     let body = futures_util::stream::once(std::future::ready(Ok(retry))).chain(body);
     let headers = [

@@ -4,9 +4,7 @@ use serde::Serialize;
 
 use crate::{
     INTERRUPTED_MARK, Item, Transcript,
-    payload::{
-        AssistantPart, ContentPart, ModelRef, Opaque, ToolResult, replace_lone_surrogates,
-    },
+    payload::{AssistantPart, ContentPart, ModelRef, Opaque, ToolResult, replace_lone_surrogates},
 };
 
 /// One item of the history as a dialect renders it.

@@ -423,7 +423,10 @@ impl View {
         self.usage_before = self.transcript.facts().usage;
         // Turns are found by number. A log from elsewhere may repeat one; it is then shown under
         // the next free number instead of being merged into another turn.
-        let free = self.turns.last().map_or(0, |last| last.head.turn.saturating_add(1));
+        let free = self
+            .turns
+            .last()
+            .map_or(0, |last| last.head.turn.saturating_add(1));
         let head = TurnHead {
             turn: open.turn.max(free),
             run_id: open.run_id.clone(),

@@ -190,7 +190,12 @@ impl SessionStore {
     pub fn begin(&self, header: Header) -> Result<SessionWriter, CreateError> {
         header.encode()?;
         let transcript = self.transcript();
-        let parts = self.parts(header, Encoder::new(Chain::new()), transcript, Keys::default());
+        let parts = self.parts(
+            header,
+            Encoder::new(Chain::new()),
+            transcript,
+            Keys::default(),
+        );
         let writer = SessionWriter::pending(self.inside.backend.clone(), parts);
         self.note_tail(&writer);
         Ok(writer)
@@ -391,19 +396,19 @@ impl SessionStore {
         let deleted = self.inside.backend.delete(id).await;
         self.inside.facts.forget(id);
         deleted.map_err(|error| match error {
-                ClaimError::Locked { holder } => DeleteError::Locked {
-                    id: id.clone(),
-                    holder,
-                },
-                ClaimError::NotFound | ClaimError::AlreadyExists => DeleteError::NotFound {
-                    id: id.clone(),
-                    store: self.address(),
-                },
-                ClaimError::StorageFull { what } => {
-                    DeleteError::Backend(crate::BackendError::new(what, "the storage is full"))
-                }
-                ClaimError::Backend(error) => DeleteError::Backend(error),
-            })
+            ClaimError::Locked { holder } => DeleteError::Locked {
+                id: id.clone(),
+                holder,
+            },
+            ClaimError::NotFound | ClaimError::AlreadyExists => DeleteError::NotFound {
+                id: id.clone(),
+                store: self.address(),
+            },
+            ClaimError::StorageFull { what } => {
+                DeleteError::Backend(crate::BackendError::new(what, "the storage is full"))
+            }
+            ClaimError::Backend(error) => DeleteError::Backend(error),
+        })
     }
 
     /// Changes what people set, if its revision is still the one the caller saw. Works while

@@ -263,7 +263,11 @@ impl SessionWriter {
             // The first append may have been without the barrier that this one asks for.
             let due = options.barrier && inner.durability != Durability::Os;
             drop(inner);
-            if due && repeat.durable_seq.is_none_or(|durable| durable < repeat.last_seq) {
+            if due
+                && repeat
+                    .durable_seq
+                    .is_none_or(|durable| durable < repeat.last_seq)
+            {
                 repeat.durable_seq = self.flush().await?;
             }
             return Ok(repeat);

@@ -37,7 +37,10 @@ struct FaultyWriter {
 
 impl Faulty {
     fn wrap(&self, inner: Box<dyn Writer>) -> Box<dyn Writer> {
-        Box::new(FaultyWriter { inner, faults: self.faults.clone() })
+        Box::new(FaultyWriter {
+            inner,
+            faults: self.faults.clone(),
+        })
     }
 }
 
@@ -146,11 +149,17 @@ impl Rig {
         let faults = backend.faults.clone();
         let store = SessionStore::new(Arc::new(backend), StoreOptions::default());
         let id = SessionId::parse("s").unwrap();
-        let writer = store.create(Header::new(id.clone(), 1, OsPath::from("/w"))).await.unwrap();
+        let writer = store
+            .create(Header::new(id.clone(), 1, OsPath::from("/w")))
+            .await
+            .unwrap();
         for turn in 1..=2 {
             let first = (turn - 1) * 7;
             let events = whole_turn(first, turn, "x");
-            writer.append(first, events, AppendOptions::barrier()).await.unwrap();
+            writer
+                .append(first, events, AppendOptions::barrier())
+                .await
+                .unwrap();
         }
         (Self { store, faults, id }, writer)
     }
@@ -168,13 +177,19 @@ impl Rig {
 
     async fn try_append(&self, writer: &SessionWriter) -> Result<u64, AppendError> {
         let next = writer.next_seq().await;
-        let appended = writer.append(next, vec![vendor(next, "{}", true)], AppendOptions::default());
+        let appended = writer.append(
+            next,
+            vec![vendor(next, "{}", true)],
+            AppendOptions::default(),
+        );
         appended.await.map(|appended| appended.last_seq)
     }
 }
 
 fn poisoned() -> WriteError {
-    WriteError::Poisoned { reason: "EIO".into() }
+    WriteError::Poisoned {
+        reason: "EIO".into(),
+    }
 }
 
 #[tokio::test]
@@ -190,7 +205,10 @@ async fn pages_go_on_behind_damage_whatever_their_size() {
                 Entry::Line(line) => line.event.seq,
                 Entry::Damage(damage) => damage.seq,
             }));
-            assert!(seqs.len() <= 14, "limit {limit} goes round in circles: {seqs:?}");
+            assert!(
+                seqs.len() <= 14,
+                "limit {limit} goes round in circles: {seqs:?}"
+            );
         }
         assert_eq!(seqs, (0..14).collect::<Vec<_>>(), "limit {limit}");
     }
@@ -203,12 +221,19 @@ async fn a_damaged_session_is_shown_up_to_the_damage_and_not_continued() {
     else {
         panic!("it was opened")
     };
-    assert_eq!((damage.file.as_str(), damage.offset, damage.seq), ("log.jsonl", 1009, 9));
+    assert_eq!(
+        (damage.file.as_str(), damage.offset, damage.seq),
+        ("log.jsonl", 1009, 9)
+    );
     assert!(rig.store.stat(&rig.id).await.unwrap().writer.is_none());
     let seen = rig.store.inspect(&rig.id).await.unwrap();
     assert_eq!((seen.damage.len(), seen.unstored), (1, 0));
     assert_eq!(seen.view.transcript().next_seq(), 9);
-    let page = rig.store.list(&ListFilter::default(), None, 10).await.unwrap();
+    let page = rig
+        .store
+        .list(&ListFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(page.sessions[0].status, SessionStatus::Damaged);
     assert_eq!(page.sessions[0].error.as_ref().unwrap().seq, Some(9));
     let report = rig.store.verify(&rig.id).await.unwrap();
@@ -220,19 +245,35 @@ async fn a_follower_is_given_what_is_good_before_it_is_told_of_damage() {
     let rig = Rig::damaged([3]).await;
     let mut follow = rig.store.follow(&rig.id, None);
     for seq in 0..3 {
-        let Followed::Line(line) = follow.next().await.unwrap() else { panic!("caught up") };
+        let Followed::Line(line) = follow.next().await.unwrap() else {
+            panic!("caught up")
+        };
         assert_eq!(line.event.seq, seq);
     }
-    assert!(matches!(follow.next().await, Err(ReadError::Corrupt { .. })));
+    assert!(matches!(
+        follow.next().await,
+        Err(ReadError::Corrupt { .. })
+    ));
 }
 
 #[tokio::test]
 async fn one_damaged_session_hides_no_other() {
     let rig = Rig::damaged([0]).await;
     let other = SessionId::parse("other").unwrap();
-    let writer = rig.store.create(Header::new(other.clone(), 1, OsPath::from("/w"))).await.unwrap();
-    writer.append(0, cut_in_a_tool(), AppendOptions::default()).await.unwrap();
-    let page = rig.store.list(&ListFilter::default(), None, 10).await.unwrap();
+    let writer = rig
+        .store
+        .create(Header::new(other.clone(), 1, OsPath::from("/w")))
+        .await
+        .unwrap();
+    writer
+        .append(0, cut_in_a_tool(), AppendOptions::default())
+        .await
+        .unwrap();
+    let page = rig
+        .store
+        .list(&ListFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(page.sessions.len(), 2);
 }
 
@@ -240,7 +281,9 @@ async fn one_damaged_session_hides_no_other() {
 async fn a_full_storage_leaves_the_writer_usable_without_a_gap() {
     let (rig, writer) = Rig::new().await;
     for _ in 0..3 {
-        rig.fail_write(WriteError::StorageFull { what: "disk".into() });
+        rig.fail_write(WriteError::StorageFull {
+            what: "disk".into(),
+        });
         let refused = rig.try_append(&writer).await;
         assert!(matches!(refused, Err(AppendError::StorageFull { .. })));
     }
@@ -252,13 +295,20 @@ async fn a_full_storage_leaves_the_writer_usable_without_a_gap() {
 async fn after_a_failed_write_a_writer_refuses_everything_and_lets_go() {
     for error in [
         poisoned(),
-        WriteError::Fenced { by: "another".into() },
-        WriteError::UnknownOutcome { reason: "the line went dead".into() },
+        WriteError::Fenced {
+            by: "another".into(),
+        },
+        WriteError::UnknownOutcome {
+            reason: "the line went dead".into(),
+        },
     ] {
         let (rig, writer) = Rig::new().await;
         rig.fail_write(error);
         let first = rig.try_append(&writer).await.unwrap_err().to_string();
-        assert_eq!(rig.try_append(&writer).await.unwrap_err().to_string(), first);
+        assert_eq!(
+            rig.try_append(&writer).await.unwrap_err().to_string(),
+            first
+        );
         assert!(writer.flush().await.is_err() || writer.next_seq().await == 14);
         // The claim is free, so the same process can recover at once.
         let again = rig.store.load(&rig.id).await.unwrap().writer;
@@ -271,19 +321,37 @@ async fn after_a_failed_sync_nothing_more_is_acknowledged() {
     let (rig, writer) = Rig::new().await;
     rig.try_append(&writer).await.unwrap();
     rig.faults.lock().unwrap().syncs.push_back(poisoned());
-    assert!(matches!(writer.flush().await, Err(AppendError::Poisoned { .. })));
-    assert!(matches!(writer.flush().await, Err(AppendError::Poisoned { .. })));
-    assert!(matches!(rig.try_append(&writer).await, Err(AppendError::Poisoned { .. })));
+    assert!(matches!(
+        writer.flush().await,
+        Err(AppendError::Poisoned { .. })
+    ));
+    assert!(matches!(
+        writer.flush().await,
+        Err(AppendError::Poisoned { .. })
+    ));
+    assert!(matches!(
+        rig.try_append(&writer).await,
+        Err(AppendError::Poisoned { .. })
+    ));
 }
 
 #[tokio::test]
 async fn recovery_that_meets_a_full_storage_says_so_and_can_be_tried_again() {
     let (rig, _writer) = Rig::new().await;
     let id = SessionId::parse("cut").unwrap();
-    let writer = rig.store.create(Header::new(id.clone(), 1, OsPath::from("/w"))).await.unwrap();
-    writer.append(0, cut_in_a_tool(), AppendOptions::default()).await.unwrap();
+    let writer = rig
+        .store
+        .create(Header::new(id.clone(), 1, OsPath::from("/w")))
+        .await
+        .unwrap();
+    writer
+        .append(0, cut_in_a_tool(), AppendOptions::default())
+        .await
+        .unwrap();
     drop(writer);
-    rig.fail_write(WriteError::StorageFull { what: "disk".into() });
+    rig.fail_write(WriteError::StorageFull {
+        what: "disk".into(),
+    });
     let refused = rig.store.load(&id).await;
     assert!(matches!(refused, Err(OpenError::StorageFull { .. })));
     assert_eq!(rig.store.load(&id).await.unwrap().closed, 4);

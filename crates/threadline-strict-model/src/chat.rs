@@ -72,7 +72,10 @@ impl Answer {
             }
         }
         let finish = self.finish_reason(calls > 0);
-        moves.push(self.chunk(json!([{ "index": 0, "delta": {}, "finish_reason": finish }]), None));
+        moves.push(self.chunk(
+            json!([{ "index": 0, "delta": {}, "finish_reason": finish }]),
+            None,
+        ));
         if self.include_usage {
             moves.push(self.chunk(json!([]), Some(usage(self.usage))));
         }
@@ -140,12 +143,21 @@ impl Answer {
         self.delta(json!({ "tool_calls": [{ "index": index, "function": function }] }))
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "every caller makes it on the spot")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes it on the spot"
+    )]
     fn delta(&self, delta: Value) -> Move {
-        self.chunk(json!([{ "index": 0, "delta": delta, "finish_reason": null }]), None)
+        self.chunk(
+            json!([{ "index": 0, "delta": delta, "finish_reason": null }]),
+            None,
+        )
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "every caller makes it on the spot")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "every caller makes it on the spot"
+    )]
     fn chunk(&self, choices: Value, usage: Option<Value>) -> Move {
         let mut chunk = json!({
             "id": self.id, "object": "chat.completion.chunk", "created": 0,

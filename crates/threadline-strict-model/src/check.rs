@@ -91,7 +91,10 @@ pub(crate) fn check(body: &[u8], known: &mut BTreeSet<String>) -> Result<Value, 
     };
     no_nul(&value, "")?;
     if let Some(key) = top.keys().find(|key| !TOP_LEVEL.contains(&key.as_str())) {
-        return broken(key, format!("Unrecognized request argument supplied: {key}"));
+        return broken(
+            key,
+            format!("Unrecognized request argument supplied: {key}"),
+        );
     }
     match top.get("model") {
         Some(Value::String(model)) if !model.is_empty() => {}
@@ -164,10 +167,17 @@ fn declared(tools: &Value) -> Result<BTreeSet<String>, Broken> {
         let Some(function) = tool.get("function").and_then(Value::as_object) else {
             return broken(format!("{at}.function"), "expected an object");
         };
-        only(function, &["name", "description", "parameters", "strict"], &at)?;
+        only(
+            function,
+            &["name", "description", "parameters", "strict"],
+            &at,
+        )?;
         let name = tool_name(function.get("name"), &format!("{at}.function.name"))?;
         if !names.insert(name.to_owned()) {
-            return broken(format!("{at}.function.name"), format!("`{name}` is declared twice"));
+            return broken(
+                format!("{at}.function.name"),
+                format!("`{name}` is declared twice"),
+            );
         }
         match function.get("parameters") {
             None => {}
@@ -228,7 +238,10 @@ fn messages(list: &[Value], known: &BTreeSet<String>) -> Checked {
             }
             "tool" => {
                 only(map, &["role", "content", "tool_call_id"], &at)?;
-                let id = map.get("tool_call_id").and_then(Value::as_str).unwrap_or_default();
+                let id = map
+                    .get("tool_call_id")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default();
                 match open.first() {
                     None => {
                         return broken(
@@ -326,7 +339,10 @@ fn assistant(
         let at = format!("{at}.function");
         let name = tool_name(call.pointer("/function/name"), &format!("{at}.name"))?;
         if !known.contains(name) {
-            return broken(format!("{at}.name"), format!("tool `{name}` is not in `tools`"));
+            return broken(
+                format!("{at}.name"),
+                format!("tool `{name}` is not in `tools`"),
+            );
         }
         let arguments = call.pointer("/function/arguments").and_then(Value::as_str);
         object_text(arguments.unwrap_or_default(), &format!("{at}.arguments"))?;

@@ -39,13 +39,24 @@ fn said(text: &str) -> Value {
 
 #[test]
 fn valid_requests_pass() {
-    let two = [call("a", "shell", "{}"), call("b", "shell", r#"{"x":"\ud83d\ude00"}"#)];
+    let two = [
+        call("a", "shell", "{}"),
+        call("b", "shell", r#"{"x":"\ud83d\ude00"}"#),
+    ];
     for messages in [
         json!([user()]),
         json!([{"role": "system", "content": "s"}, user(), user()]),
         json!([{"role": "developer", "content": "s"}, user(), said("x"), user()]),
         json!([user(), calls(&two), result("a"), result("b"), user()]),
-        json!([user(), calls(&two), result("a"), result("b"), calls(&two), result("a"), result("b")]),
+        json!([
+            user(),
+            calls(&two),
+            result("a"),
+            result("b"),
+            calls(&two),
+            result("a"),
+            result("b")
+        ]),
         json!([{"role": "user", "content": [{"type": "text", "text": "x"}]}]),
     ] {
         verdict(&body(messages.clone())).unwrap_or_else(|e| panic!("{messages}: {e:?}"));
@@ -59,32 +70,68 @@ fn broken_messages_are_refused() {
     let user_with = |content: Value| json!([{"role": "user", "content": content}]);
     for (messages, param) in [
         (json!([]), "messages"),
-        (json!([user(), {"role": "system", "content": "s"}]), "messages[1]"),
+        (
+            json!([user(), {"role": "system", "content": "s"}]),
+            "messages[1]",
+        ),
         (json!([{"role": "bot", "content": "s"}]), "messages[0].role"),
         (json!([result("a")]), "messages[0].role"),
         (json!([user(), ab]), "messages"),
         (json!([user(), ab, result("a")]), "messages"),
-        (json!([user(), ab, result("a"), user(), result("b")]), "messages[3]"),
-        (json!([user(), ab, result("b"), result("a")]), "messages[2].tool_call_id"),
-        (json!([user(), ab, result("a"), result("a")]), "messages[3].tool_call_id"),
-        (json!([user(), ab, result("a"), result("b"), result("b")]), "messages[4].role"),
         (
-            json!([user(), calls(&[call("a", "shell", "{}"), call("a", "shell", "{}")])]),
+            json!([user(), ab, result("a"), user(), result("b")]),
+            "messages[3]",
+        ),
+        (
+            json!([user(), ab, result("b"), result("a")]),
+            "messages[2].tool_call_id",
+        ),
+        (
+            json!([user(), ab, result("a"), result("a")]),
+            "messages[3].tool_call_id",
+        ),
+        (
+            json!([user(), ab, result("a"), result("b"), result("b")]),
+            "messages[4].role",
+        ),
+        (
+            json!([
+                user(),
+                calls(&[call("a", "shell", "{}"), call("a", "shell", "{}")])
+            ]),
             "messages[1].tool_calls[1].id",
         ),
         (one(call("", "shell", "{}")), "messages[1].tool_calls[0].id"),
-        (one(call(&"a".repeat(41), "shell", "{}")), "messages[1].tool_calls[0].id"),
-        (one(call("a", "other", "{}")), "messages[1].tool_calls[0].function.name"),
-        (one(call("a", "a b", "{}")), "messages[1].tool_calls[0].function.name"),
-        (one(call("a", "shell", "")), "messages[1].tool_calls[0].function.arguments"),
-        (one(call("a", "shell", "[]")), "messages[1].tool_calls[0].function.arguments"),
+        (
+            one(call(&"a".repeat(41), "shell", "{}")),
+            "messages[1].tool_calls[0].id",
+        ),
+        (
+            one(call("a", "other", "{}")),
+            "messages[1].tool_calls[0].function.name",
+        ),
+        (
+            one(call("a", "a b", "{}")),
+            "messages[1].tool_calls[0].function.name",
+        ),
+        (
+            one(call("a", "shell", "")),
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+        (
+            one(call("a", "shell", "[]")),
+            "messages[1].tool_calls[0].function.arguments",
+        ),
         (
             one(call("a", "shell", r#"{"x":"\ud83d"}"#)),
             "messages[1].tool_calls[0].function.arguments",
         ),
         (json!([user(), calls(&[])]), "messages[1].tool_calls"),
         (json!([user(), said("")]), "messages[1].content"),
-        (json!([user(), {"role": "assistant"}]), "messages[1].content"),
+        (
+            json!([user(), {"role": "assistant"}]),
+            "messages[1].content",
+        ),
         (
             json!([user(), {"role": "assistant", "content": "", "tool_calls": [call("a", "shell", "{}")]}]),
             "messages[1].content",
@@ -95,7 +142,10 @@ fn broken_messages_are_refused() {
         ),
         (user_with(json!("")), "messages[0].content"),
         (user_with(json!([])), "messages[0].content"),
-        (user_with(json!([{"type": "text", "text": ""}])), "messages[0].content[0]"),
+        (
+            user_with(json!([{"type": "text", "text": ""}])),
+            "messages[0].content[0]",
+        ),
         (user_with(json!(null)), "messages[0].content"),
         (user_with(json!("a\0b")), ".messages[0].content"),
     ] {
@@ -115,8 +165,14 @@ fn broken_options_are_refused() {
         ("temperature", json!(3)),
         ("tools", json!([])),
         ("tools", json!([shell(), shell()])),
-        ("tools", json!([{"type": "function", "function": {"name": "a.b"}}])),
-        ("tools", json!([{"type": "function", "function": {"name": "a", "parameters": {}}}])),
+        (
+            "tools",
+            json!([{"type": "function", "function": {"name": "a.b"}}]),
+        ),
+        (
+            "tools",
+            json!([{"type": "function", "function": {"name": "a", "parameters": {}}}]),
+        ),
     ] {
         let mut body = body(json!([user()]));
         body[key] = value.clone();
@@ -138,7 +194,11 @@ fn a_tool_stays_known_once_declared() {
     let mut known = BTreeSet::new();
     let first = body(json!([user()])).to_string();
     check(first.as_bytes(), &mut known).unwrap();
-    let mut second = body(json!([user(), calls(&[call("a", "shell", "{}")]), result("a")]));
+    let mut second = body(json!([
+        user(),
+        calls(&[call("a", "shell", "{}")]),
+        result("a")
+    ]));
     second.as_object_mut().unwrap().remove("tools");
     check(second.to_string().as_bytes(), &mut known).unwrap();
     assert!(verdict(&second).is_err());

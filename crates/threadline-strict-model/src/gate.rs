@@ -96,7 +96,10 @@ pub(crate) struct Gates(Mutex<BTreeMap<String, Gate>>);
 impl Gates {
     pub(crate) fn get(&self, name: &str) -> Gate {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.entry(name.to_owned()).or_insert_with(Gate::new).clone()
+        gates
+            .entry(name.to_owned())
+            .or_insert_with(Gate::new)
+            .clone()
     }
 
     pub(crate) fn waiting(&self) -> Vec<String> {

@@ -149,13 +149,21 @@ impl StrictModel {
     /// When there is a violation; it names all of them.
     pub fn assert_no_violations(&self) {
         let violations = self.violations();
-        assert!(violations.is_empty(), "the requests broke rules: {violations:#?}");
+        assert!(
+            violations.is_empty(),
+            "the requests broke rules: {violations:#?}"
+        );
     }
 
     /// Waits until at least this many requests have come.
     pub async fn wait_requests(&self, count: usize) {
         // The sender lives as long as `self`, so this cannot fail.
-        let _ = self.shared.count.subscribe().wait_for(|n| *n >= count).await;
+        let _ = self
+            .shared
+            .count
+            .subscribe()
+            .wait_for(|n| *n >= count)
+            .await;
     }
 
     /// Returns a gate by name; naming makes it.
@@ -199,7 +207,11 @@ impl Shared {
     }
 
     /// Records and checks a request, and chooses its reply.
-    fn take(&self, body: &Bytes, authorization: Option<String>) -> Result<(Value, Reply), Violation> {
+    fn take(
+        &self,
+        body: &Bytes,
+        authorization: Option<String>,
+    ) -> Result<(Value, Reply), Violation> {
         let mut inner = self.lock();
         let request = inner.requests.len();
         let checked = check::check(body, &mut inner.known_tools);
@@ -222,7 +234,12 @@ impl Shared {
                 return Err(violation);
             }
         };
-        let fits = |reply: &Reply| reply.when.as_ref().is_none_or(|when| holds(when, &json, body));
+        let fits = |reply: &Reply| {
+            reply
+                .when
+                .as_ref()
+                .is_none_or(|when| holds(when, &json, body))
+        };
         let reply = match inner.script.iter().position(fits) {
             None => None,
             Some(at) if inner.script[at].repeat => inner.script.get(at).cloned(),
@@ -360,37 +377,45 @@ fn refuse(status: u16, reply: &Reply) -> Response {
 
 /// Walks through the moves as the client reads.
 fn event_stream(shared: Arc<Shared>, moves: Vec<Move>) -> Response {
-    let moves = stream::unfold((shared, VecDeque::from(moves)), |(shared, mut moves)| async {
-        loop {
-            let waited = match moves.pop_front()? {
-                Move::Frame(frame) => {
-                    return Some((Ok::<_, io::Error>(Bytes::from(frame)), (shared, moves)));
-                }
-                Move::Cut => false,
-                Move::Gate(name) => {
-                    let gate = shared.gates.get(&name);
-                    tokio::select! {
-                        () = gate.pass() => true,
-                        () = shared.stopped() => false,
+    let moves = stream::unfold(
+        (shared, VecDeque::from(moves)),
+        |(shared, mut moves)| async {
+            loop {
+                let waited = match moves.pop_front()? {
+                    Move::Frame(frame) => {
+                        return Some((Ok::<_, io::Error>(Bytes::from(frame)), (shared, moves)));
                     }
+                    Move::Cut => {
+                        // What was said before has to leave first: a connection that breaks
+                        // before its first byte is another fault.
+                        tokio::task::yield_now().await;
+                        false
+                    }
+                    Move::Gate(name) => {
+                        let gate = shared.gates.get(&name);
+                        tokio::select! {
+                            () = gate.pass() => true,
+                            () = shared.stopped() => false,
+                        }
+                    }
+                    Move::Pause(millis) => {
+                        tokio::time::sleep(Duration::from_millis(millis)).await;
+                        true
+                    }
+                    Move::Stall => {
+                        shared.stopped().await;
+                        false
+                    }
+                };
+                if !waited {
+                    // An error makes the connection break instead of ending properly.
+                    moves.clear();
+                    let cut = io::Error::new(io::ErrorKind::ConnectionAborted, "scripted cut");
+                    return Some((Err(cut), (shared, moves)));
                 }
-                Move::Pause(millis) => {
-                    tokio::time::sleep(Duration::from_millis(millis)).await;
-                    true
-                }
-                Move::Stall => {
-                    shared.stopped().await;
-                    false
-                }
-            };
-            if !waited {
-                // An error makes the connection break instead of ending properly.
-                moves.clear();
-                let cut = io::Error::new(io::ErrorKind::ConnectionAborted, "scripted cut");
-                return Some((Err(cut), (shared, moves)));
             }
-        }
-    });
+        },
+    );
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -400,7 +425,10 @@ fn event_stream(shared: Arc<Shared>, moves: Vec<Move>) -> Response {
 
 fn holds(when: &When, json: &Value, body: &[u8]) -> bool {
     let messages = json["messages"].as_array().map_or(&[][..], Vec::as_slice);
-    let user = messages.iter().rev().find(|message| message["role"] == "user");
+    let user = messages
+        .iter()
+        .rev()
+        .find(|message| message["role"] == "user");
     let has = |message: Option<&Value>, wanted: &Option<String>| match wanted {
         None => true,
         Some(wanted) => message.is_some_and(|message| said(message).contains(wanted)),
@@ -415,7 +443,10 @@ fn holds(when: &When, json: &Value, body: &[u8]) -> bool {
 fn said(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect(),
         _ => String::new(),
     }
 }

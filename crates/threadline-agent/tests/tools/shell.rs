@@ -48,17 +48,14 @@ async fn streams_are_kept_in_the_order_they_come() {
     let (tx, mut rx) = mpsc::channel(4);
     let mut ctx = place.ctx.clone();
     ctx.output = Some(tx);
-    let command = "mkfifo f; echo out; read -r x <f; echo err >&2; read -r x <f; echo end";
+    let command = "look() { until [ -e $1 ]; do sleep 0.01; done; }
+        echo out; look 1; echo err >&2; look 2; echo end";
     let arguments = json!({ "command": command });
-    let fifo = place.path("f");
     let feeder = async {
         let mut seen = Vec::new();
         while let Some(piece) = rx.recv().await {
-            let go_on = piece.1 != "end\n";
             seen.push(piece);
-            if go_on {
-                tokio::fs::write(&fifo, "\n").await.unwrap();
-            }
+            place.put(&seen.len().to_string(), "");
         }
         seen
     };

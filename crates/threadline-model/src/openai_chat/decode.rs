@@ -82,13 +82,15 @@ impl Answer {
         if delta.is_empty() {
             return;
         }
-        let found = self.parts.iter_mut().enumerate().find_map(|(at, part)| {
-            match (part, kind) {
+        let found = self
+            .parts
+            .iter_mut()
+            .enumerate()
+            .find_map(|(at, part)| match (part, kind) {
                 (Part::Text(text), ChunkKind::Text)
                 | (Part::Reasoning(text), ChunkKind::Reasoning) => Some((at, text)),
                 _ => None,
-            }
-        });
+            });
         let at = match found {
             Some((at, text)) => {
                 text.push_str(&delta);
@@ -139,10 +141,13 @@ impl Answer {
     /// Returns the part that a piece of a call belongs to, or nothing for a new call.
     fn place(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let calls = || {
-            self.parts.iter().enumerate().filter_map(|(at, part)| match part {
-                Part::Call(call) => Some((at, call)),
-                Part::Text(_) | Part::Reasoning(_) => None,
-            })
+            self.parts
+                .iter()
+                .enumerate()
+                .filter_map(|(at, part)| match part {
+                    Part::Call(call) => Some((at, call)),
+                    Part::Text(_) | Part::Reasoning(_) => None,
+                })
         };
         let by_id = calls().find(|(_, call)| !id.is_empty() && call.id == id);
         if index.is_some() {
@@ -150,7 +155,8 @@ impl Answer {
             // Servers that number every call 0 tell them apart by id; a new call has a name too,
             // while some servers invent an id for every piece of one call.
             let (at, last) = at_index.next_back()?;
-            let another = !id.is_empty() && !last.id.is_empty() && last.id != id && !name.is_empty();
+            let another =
+                !id.is_empty() && !last.id.is_empty() && last.id != id && !name.is_empty();
             return match by_id {
                 Some((at, call)) if call.index == index => Some(at),
                 _ if another => None,

@@ -104,11 +104,19 @@ fn assistant<'a>(parts: &'a [AssistantPart], open: &mut VecDeque<(&'a str, Strin
         }
     }
     if calls.is_empty() {
-        let said = if said.is_empty() { "[empty message]" } else { &said };
+        let said = if said.is_empty() {
+            "[empty message]"
+        } else {
+            &said
+        };
         return json!({ "role": "assistant", "content": said });
     }
     // Some servers want the key even when there is no text.
-    let content = if said.is_empty() { Value::Null } else { said.into() };
+    let content = if said.is_empty() {
+        Value::Null
+    } else {
+        said.into()
+    };
     json!({ "role": "assistant", "content": content, "tool_calls": calls })
 }
 
@@ -150,7 +158,11 @@ fn tool_name(name: &str) -> String {
             _ => '_',
         })
         .collect();
-    if name.is_empty() { "unnamed".into() } else { name }
+    if name.is_empty() {
+        "unnamed".into()
+    } else {
+        name
+    }
 }
 
 /// Ids that other providers issued can be longer than this one accepts.
@@ -230,13 +242,17 @@ mod tests {
             },
             assistant_item(vec![
                 AssistantPart::Reasoning { text: "hm".into() },
-                AssistantPart::Text { text: "On it.".into() },
+                AssistantPart::Text {
+                    text: "On it.".into(),
+                },
                 call("a", "shell", r#"{"command":"ls"}"#),
                 call("b", "shell", "{}"),
             ]),
             result("a", "x\0y"),
             result("b", "z"),
-            assistant_item(vec![AssistantPart::Text { text: "Done.".into() }]),
+            assistant_item(vec![AssistantPart::Text {
+                text: "Done.".into(),
+            }]),
         ]);
         request.system = "Be kind.".into();
         request.temperature = Some(0.5);
@@ -295,9 +311,15 @@ mod tests {
             assert!(id.chars().count() <= limits::MAX_CALL_ID_CHARS && !ids.contains(&id));
             ids.push(id);
         }
-        assert_eq!(text("/messages/0/tool_calls/0/function/name"), "functions_shell_run");
+        assert_eq!(
+            text("/messages/0/tool_calls/0/function/name"),
+            "functions_shell_run"
+        );
         assert_eq!(text("/messages/0/tool_calls/1/function/name"), "unnamed");
-        assert_eq!(text("/messages/0/tool_calls/0/function/arguments"), r#"{"a":"\ufffd"}"#);
+        assert_eq!(
+            text("/messages/0/tool_calls/0/function/arguments"),
+            r#"{"a":"\ufffd"}"#
+        );
         assert_eq!(body.pointer("/messages/0/content"), Some(&Value::Null));
     }
 }

@@ -1,7 +1,8 @@
 //! Lines of the log: what is written is read, and what was changed is noticed.
 
 use threadline_session::{
-    Base, Event, EventError, FORMAT_VERSION, Header, HeaderError, Origin, OsPath, Parent, SessionId,
+    Base, Event, EventError, FORMAT_VERSION, Header, HeaderError, Origin, OsPath, Parent,
+    SessionId,
     chain::{Chain, ChainValue},
     codec::{Crc, EncodeError, Encoder, Line, LineError, check_crc, crc32c},
     limits::{MAX_BATCH_EVENTS, MAX_EVENT_BYTES, MAX_ID_BYTES, MAX_KEY_BYTES, MAX_TYPE_BYTES},
@@ -11,17 +12,37 @@ use threadline_session::{
 use crate::support::Log;
 
 fn header() -> Header {
-    let mut header = Header::new(SessionId::parse("s-1").unwrap(), 7, OsPath::from("/w\u{e9}"));
-    header.parent = Some(Parent { id: SessionId::parse("p").unwrap(), seq: 4 });
-    header.origin = Origin::Import { agent: Some("codex".into()) };
-    header.base = Some(Base { file: "base-1.jsonl".into(), bytes: 10, last_seq: 4 });
+    let mut header = Header::new(
+        SessionId::parse("s-1").unwrap(),
+        7,
+        OsPath::from("/w\u{e9}"),
+    );
+    header.parent = Some(Parent {
+        id: SessionId::parse("p").unwrap(),
+        seq: 4,
+    });
+    header.origin = Origin::Import {
+        agent: Some("codex".into()),
+    };
+    header.base = Some(Base {
+        file: "base-1.jsonl".into(),
+        bytes: 10,
+        last_seq: 4,
+    });
     header
 }
 
 fn encode(events: &[Event]) -> Vec<Vec<u8>> {
     let first = events.first().map_or(0, |event| event.seq);
-    let encoded = Encoder::new(Chain::new()).batch(first, events, None).unwrap();
-    encoded.bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect()
+    let encoded = Encoder::new(Chain::new())
+        .batch(first, events, None)
+        .unwrap();
+    encoded
+        .bytes
+        .split(|b| *b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 fn one(event: &Event) -> Vec<u8> {
@@ -47,7 +68,10 @@ fn file() -> Vec<Vec<u8>> {
     first.pop();
     let mut lines = vec![first];
     for event in &Log::three_turns().events {
-        let mut line = encoder.batch(event.seq, std::slice::from_ref(event), None).unwrap().bytes;
+        let mut line = encoder
+            .batch(event.seq, std::slice::from_ref(event), None)
+            .unwrap()
+            .bytes;
         line.pop();
         lines.push(line);
     }
@@ -92,14 +116,19 @@ fn a_line_is_read_back_as_it_was_written() {
 #[test]
 fn a_line_has_its_keys_in_the_promised_order() {
     let text = String::from_utf8(one(&note(3, "hi"))).unwrap();
-    let wanted = r#"{"seq":3,"time":5,"type":"vendor/note","data":{"text":"hi"},"ignorable":true,"crc":""#;
+    let wanted =
+        r#"{"seq":3,"time":5,"type":"vendor/note","data":{"text":"hi"},"ignorable":true,"crc":""#;
     assert!(text.starts_with(wanted), "{text}");
 }
 
 #[test]
 fn every_change_of_a_single_byte_is_noticed() {
     let log = Log::three_turns();
-    let turn_end = log.events.iter().find(|e| e.kind == types::TURN_END).unwrap();
+    let turn_end = log
+        .events
+        .iter()
+        .find(|e| e.kind == types::TURN_END)
+        .unwrap();
     for event in [turn_end, &log.events[2], &note(9, "\u{e9}")] {
         let raw = one(event);
         for at in 0..raw.len() {
@@ -131,7 +160,10 @@ fn a_line_without_a_checksum_is_read_and_said_to_be_unverified() {
     assert!(!line.verified);
     assert_eq!(check_crc(&line.raw), Crc::Absent);
     let moved = br#"{"crc":"00000000","seq":1,"time":2,"type":"a/b","data":{}}"#;
-    assert!(matches!(Line::decode(moved), Err(LineError::Malformed { .. })));
+    assert!(matches!(
+        Line::decode(moved),
+        Err(LineError::Malformed { .. })
+    ));
 }
 
 #[test]
@@ -142,7 +174,11 @@ fn fields_that_this_version_does_not_know_stay_as_they_are() {
     assert_eq!(line.event.data.get(), data);
     assert!(line.event.payload().is_ok());
     let body = br#"{"seq":0,"time":1,"type":"a/b","data":{},"future":[1, 2]"#;
-    let raw = [&body[..], format!(",\"crc\":\"{:08x}\"}}", crc32c(body)).as_bytes()].concat();
+    let raw = [
+        &body[..],
+        format!(",\"crc\":\"{:08x}\"}}", crc32c(body)).as_bytes(),
+    ]
+    .concat();
     let line = Line::decode(&raw).unwrap();
     assert!(line.verified);
     assert_eq!(line.raw, raw);
@@ -173,9 +209,16 @@ fn a_batch_marks_its_size_on_the_first_line_and_its_key_on_the_last() {
 fn an_event_is_accepted_at_the_size_limit_and_refused_one_byte_over_it() {
     let mut encoder = Encoder::new(Chain::new());
     assert!(encoder.batch(0, &[note_of(MAX_EVENT_BYTES)], None).is_ok());
-    let refused = encoder.batch(0, &[note_of(MAX_EVENT_BYTES + 1)], None).unwrap_err();
-    let EncodeError::TooLarge { kind, bytes, limit } = refused else { panic!("{refused}") };
-    assert_eq!((kind.as_str(), bytes, limit), ("vendor/note", MAX_EVENT_BYTES + 1, MAX_EVENT_BYTES));
+    let refused = encoder
+        .batch(0, &[note_of(MAX_EVENT_BYTES + 1)], None)
+        .unwrap_err();
+    let EncodeError::TooLarge { kind, bytes, limit } = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(
+        (kind.as_str(), bytes, limit),
+        ("vendor/note", MAX_EVENT_BYTES + 1, MAX_EVENT_BYTES)
+    );
     let mut small = Encoder::new(Chain::new()).with_max_event_bytes(200);
     assert!(small.batch(0, &[note_of(200)], None).is_ok());
     assert!(small.batch(0, &[note_of(201)], None).is_err());
@@ -183,7 +226,9 @@ fn an_event_is_accepted_at_the_size_limit_and_refused_one_byte_over_it() {
 
 #[test]
 fn batches_keys_types_and_ids_are_accepted_at_their_limit_and_refused_over_it() {
-    let events: Vec<_> = (0..=MAX_BATCH_EVENTS as u64).map(|seq| note(seq, "")).collect();
+    let events: Vec<_> = (0..=MAX_BATCH_EVENTS as u64)
+        .map(|seq| note(seq, ""))
+        .collect();
     let encode = |events: &[Event], key: Option<&str>| {
         Encoder::new(Chain::new()).batch(0, events, key).map(|_| ())
     };
@@ -194,13 +239,19 @@ fn batches_keys_types_and_ids_are_accepted_at_their_limit_and_refused_over_it() 
     let key = "k".repeat(MAX_KEY_BYTES);
     assert_eq!(encode(&events[..1], Some(&key)), Ok(()));
     for key in [format!("{key}k"), String::new(), "a\nb".into()] {
-        assert_eq!(encode(&events[..1], Some(&key)), Err(EncodeError::Key), "{key:?}");
+        assert_eq!(
+            encode(&events[..1], Some(&key)),
+            Err(EncodeError::Key),
+            "{key:?}"
+        );
     }
-    let kind = |bytes: usize| {
-        Event::from_json(0, 0, &format!("v/{}", "x".repeat(bytes - 2)), "{}", true)
-    };
+    let kind =
+        |bytes: usize| Event::from_json(0, 0, &format!("v/{}", "x".repeat(bytes - 2)), "{}", true);
     assert!(kind(MAX_TYPE_BYTES).is_ok());
-    assert!(matches!(kind(MAX_TYPE_BYTES + 1), Err(EventError::Type { .. })));
+    assert!(matches!(
+        kind(MAX_TYPE_BYTES + 1),
+        Err(EventError::Type { .. })
+    ));
     assert!(SessionId::parse("i".repeat(MAX_ID_BYTES)).is_ok());
     for id in ["i".repeat(MAX_ID_BYTES + 1), String::new(), "a\u{0}".into()] {
         assert!(SessionId::parse(id).is_err());
@@ -211,18 +262,42 @@ fn batches_keys_types_and_ids_are_accepted_at_their_limit_and_refused_over_it() 
 fn a_gap_inside_a_batch_is_refused_with_what_belongs_there() {
     let mut encoder = Encoder::new(Chain::new());
     let refused = encoder.batch(0, &[note(0, ""), note(2, "")], None);
-    assert_eq!(refused, Err(EncodeError::Gap { expected: 1, found: 2 }));
+    assert_eq!(
+        refused,
+        Err(EncodeError::Gap {
+            expected: 1,
+            found: 2
+        })
+    );
 }
 
 #[test]
 fn only_objects_on_one_line_under_a_proper_name_are_events() {
-    for data in ["[]", "7", "\"x\"", "null", "{", "", "{}{}", "{\n}", "{\"a\":1,\r\"b\":2}"] {
+    for data in [
+        "[]",
+        "7",
+        "\"x\"",
+        "null",
+        "{",
+        "",
+        "{}{}",
+        "{\n}",
+        "{\"a\":1,\r\"b\":2}",
+    ] {
         let refused = Event::from_json(0, 0, "a/b", data, true);
-        assert!(matches!(refused, Err(EventError::Data { .. })), "{data:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(EventError::Data { .. })),
+            "{data:?}: {refused:?}"
+        );
     }
-    for kind in ["", "a", "/", "a/", "/b", "A/b", "a b/c", "a/\u{e9}", "a//b", "a\"/b"] {
+    for kind in [
+        "", "a", "/", "a/", "/b", "A/b", "a b/c", "a/\u{e9}", "a//b", "a\"/b",
+    ] {
         let refused = Event::from_json(0, 0, kind, "{}", true);
-        assert!(matches!(refused, Err(EventError::Type { .. })), "{kind:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(EventError::Type { .. })),
+            "{kind:?}: {refused:?}"
+        );
     }
 }
 
@@ -235,6 +310,10 @@ fn a_header_is_read_back_as_it_was_written() {
     let (read, verified) = Header::decode(bare).unwrap();
     assert!(!verified);
     assert_eq!((read.id.as_str(), read.origin), ("x", Origin::User));
+    let mut later: serde_json::Value = serde_json::from_slice(bare).unwrap();
+    later["origin"] = serde_json::json!({"kind": "teleport", "from": [1]});
+    let (read, _) = Header::decode(later.to_string().as_bytes()).unwrap();
+    assert_eq!(read.origin, Origin::Unknown);
 }
 
 #[test]
@@ -245,7 +324,10 @@ fn every_change_of_a_single_byte_of_a_header_is_noticed() {
         for byte in (0..=u8::MAX).step_by(3).filter(|byte| *byte != line[at]) {
             let mut changed = line.clone();
             changed[at] = byte;
-            assert!(!matches!(Header::decode(&changed), Ok((_, true))), "byte {at} as {byte}");
+            assert!(
+                !matches!(Header::decode(&changed), Ok((_, true))),
+                "byte {at} as {byte}"
+            );
         }
     }
 }
@@ -263,7 +345,10 @@ fn a_header_of_another_version_says_in_which_direction() {
     assert!(matches!(of("-1"), HeaderError::Invalid { .. }));
     assert!(matches!(of("\"1\""), HeaderError::Invalid { .. }));
     let other = br#"{"format":"diary","version":1}"#;
-    assert!(matches!(Header::decode(other), Err(HeaderError::Invalid { .. })));
+    assert!(matches!(
+        Header::decode(other),
+        Err(HeaderError::Invalid { .. })
+    ));
 }
 
 #[test]
@@ -291,14 +376,21 @@ fn the_chain_notices_a_line_that_was_edited_deleted_or_swapped() {
         if ends.contains(&at) {
             // The turn ends with the next one now, unless there is none: then the head tells.
             let (faults, head) = chain_faults(&shorter);
-            assert!(!faults.is_empty() || head != chain_faults(&whole).1, "line {at} deleted");
+            assert!(
+                !faults.is_empty() || head != chain_faults(&whole).1,
+                "line {at} deleted"
+            );
         } else {
             assert_eq!(chain_faults(&shorter).0, [wanted], "line {at} deleted");
         }
         if at + 1 < whole.len() {
             let mut swapped = whole.clone();
             swapped.swap(at, at + 1);
-            assert!(!chain_faults(&swapped).0.is_empty(), "lines {at} and {} swapped", at + 1);
+            assert!(
+                !chain_faults(&swapped).0.is_empty(),
+                "lines {at} and {} swapped",
+                at + 1
+            );
         }
     }
     let mut other_header = whole;

@@ -5,12 +5,18 @@ use threadline_session::{Payload, Transcript, payload::EndReason};
 use crate::support::{Log, call, items_json, request_json, surface};
 
 fn roles(log: &Log) -> Vec<String> {
-    items_json(&log.state).iter().map(|i| i["role"].as_str().unwrap().into()).collect()
+    items_json(&log.state)
+        .iter()
+        .map(|i| i["role"].as_str().unwrap().into())
+        .collect()
 }
 
 /// Sequence numbers of the items on the surface.
 fn seqs(log: &Log) -> Vec<u64> {
-    surface(&log.state).into_iter().map(|(seq, _)| seq).collect()
+    surface(&log.state)
+        .into_iter()
+        .map(|(seq, _)| seq)
+        .collect()
 }
 
 #[test]
@@ -63,7 +69,11 @@ fn a_boundary_between_a_call_and_its_result_splits_nothing() {
         (0, asked, vec!["user"]),
         (0, answered, vec!["user"]),
         // Begins behind the call: the whole group stays.
-        (asked + 1, answered, vec!["user", "assistant", "tool", "tool", "user"]),
+        (
+            asked + 1,
+            answered,
+            vec!["user", "assistant", "tool", "tool", "user"],
+        ),
     ] {
         let mut log = whole.clone();
         log.compact(from, to, &[]);
@@ -115,6 +125,9 @@ fn nothing_of_the_log_is_lost_and_replay_gives_the_same_history() {
     log.turn_end(EndReason::Cancelled);
     let again = Transcript::fold(&log.events).unwrap();
     assert_eq!(request_json(&again), request_json(&log.state));
-    let users = log.events.iter().filter(|e| matches!(e.payload(), Ok(Payload::UserMessage(_))));
+    let users = log
+        .events
+        .iter()
+        .filter(|e| matches!(e.payload(), Ok(Payload::UserMessage(_))));
     assert_eq!(users.count(), 4);
 }

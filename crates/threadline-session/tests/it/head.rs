@@ -14,7 +14,9 @@ fn prefix(log: &Log, end: u64) -> Transcript {
 fn with_everything() -> Log {
     let mut log = Log::three_turns();
     log.compact(3, 12, &[5]);
-    log.open_turn("fourth").tool_step(&["a", "b"]).answer("four");
+    log.open_turn("fourth")
+        .tool_step(&["a", "b"])
+        .answer("four");
     log.head(9, HeadReason::Rewind);
     log.open_turn("another fourth").answer("four again");
     log
@@ -60,7 +62,11 @@ fn a_new_turn_after_a_rewind_builds_on_the_earlier_history() {
     assert_eq!(log.state.last_turn(), 3);
     // The abandoned branch is still there to go back to.
     log.head(first_end + 6, HeadReason::Redo);
-    assert!(surface(&log.state).iter().any(|(_, item)| item.contains("wrong")));
+    assert!(
+        surface(&log.state)
+            .iter()
+            .any(|(_, item)| item.contains("wrong"))
+    );
 }
 
 #[test]
@@ -88,7 +94,10 @@ fn a_fork_at_a_step_sends_the_request_whose_fingerprint_was_recorded() {
     for event in &log.events {
         if let Payload::StepStart(start) = event.payload().unwrap() {
             let (request, _) = Request::build(&prefix(&log, event.seq)).unwrap();
-            assert_eq!(request.fingerprint().unwrap().hash, start.request.fingerprint);
+            assert_eq!(
+                request.fingerprint().unwrap().hash,
+                start.request.fingerprint
+            );
         }
     }
 }
@@ -108,6 +117,9 @@ fn a_call_that_ran_is_never_said_to_be_not_started_after_a_rewind() {
             _ => None,
         })
         .collect();
-    let wanted = [("a".to_owned(), Outcome::Unknown), ("b".to_owned(), Outcome::NotStarted)];
+    let wanted = [
+        ("a".to_owned(), Outcome::Unknown),
+        ("b".to_owned(), Outcome::NotStarted),
+    ];
     assert_eq!(outcomes, wanted);
 }

@@ -64,7 +64,10 @@ fn repeated_call_ids_across_steps_pair_by_position() {
 fn repeated_call_ids_within_one_message_pair_by_position() {
     let mut log = Log::new();
     log.open_turn("twice");
-    log.assistant(vec![call("same", "shell", "{}"), call("same", "shell", "{}")]);
+    log.assistant(vec![
+        call("same", "shell", "{}"),
+        call("same", "shell", "{}"),
+    ]);
     log.start("same");
     log.start("same");
     log.result("same", "one");
@@ -75,13 +78,32 @@ fn repeated_call_ids_within_one_message_pair_by_position() {
 }
 
 #[test]
+fn a_result_answers_a_started_call_before_one_that_was_not_started() {
+    let mut log = Log::new();
+    log.open_turn("twice");
+    log.assistant(vec![call("same", "shell", "{}")]);
+    log.start("same");
+    log.assistant(vec![call("same", "shell", "{}")]);
+    log.result("same", "of the first");
+    let items = items_json(&log.state);
+    assert_eq!(said(&items, 2), "of the first");
+    assert_eq!(report(&log.state).missing_results, 1);
+}
+
+#[test]
 fn of_two_results_the_first_wins_and_the_other_is_reported() {
     let mut log = Log::new();
     log.open_turn("once");
     log.assistant(vec![call("a", "shell", "{}")]);
     log.result("a", "first");
     log.result("a", "second");
-    assert_eq!(report(&log.state), NormaliseReport { orphan_results: 1, ..Default::default() });
+    assert_eq!(
+        report(&log.state),
+        NormaliseReport {
+            orphan_results: 1,
+            ..Default::default()
+        }
+    );
     let items = items_json(&log.state);
     assert_eq!((items.len(), said(&items, 2)), (3, "first"));
 }
@@ -103,7 +125,13 @@ fn an_orphan_result_is_dropped_and_reported() {
     let mut log = Log::new();
     log.open_turn("nothing");
     log.result("nobody", "lost");
-    assert_eq!(report(&log.state), NormaliseReport { orphan_results: 1, ..Default::default() });
+    assert_eq!(
+        report(&log.state),
+        NormaliseReport {
+            orphan_results: 1,
+            ..Default::default()
+        }
+    );
     assert_eq!(items_json(&log.state).len(), 1);
 }
 
@@ -122,7 +150,14 @@ fn a_call_without_a_result_is_given_one() {
 #[test]
 fn arguments_that_are_no_object_are_wrapped() {
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(300), "]".repeat(300));
-    for arguments in ["[1]", "{\"a\":", "nonsense", "\"text\"", "{\"a\":1e999}", &deep] {
+    for arguments in [
+        "[1]",
+        "{\"a\":",
+        "nonsense",
+        "\"text\"",
+        "{\"a\":1e999}",
+        &deep,
+    ] {
         let mut log = Log::new();
         log.open_turn("x");
         log.assistant(vec![call("a", "shell", arguments)]);
@@ -160,10 +195,12 @@ fn empty_and_blank_content_is_replaced_by_a_placeholder() {
         log.user_parts(content.clone());
         log.step_start();
         log.assistant(vec![says(" "), call("a", "shell", "{}")]);
-        log.push(Payload::ToolResult(threadline_session::payload::ToolResult {
-            content,
-            ..result("a", "")
-        }));
+        log.push(Payload::ToolResult(
+            threadline_session::payload::ToolResult {
+                content,
+                ..result("a", "")
+            },
+        ));
         assert_eq!(report(&log.state).placeholders, 2);
         let items = items_json(&log.state);
         assert_eq!(said(&items, 0), "[empty message]");
@@ -178,7 +215,13 @@ fn a_part_of_an_unknown_kind_is_replaced_by_a_placeholder() {
     log.turn_start();
     log.user_parts(vec![ContentPart::Unknown, ContentPart::text("and this")]);
     assert_eq!(report(&log.state).placeholders, 1);
-    assert_eq!(items_json(&log.state)[0]["content"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        items_json(&log.state)[0]["content"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[test]
@@ -195,8 +238,15 @@ fn a_message_of_reasoning_alone_is_dropped() {
 #[test]
 fn opaque_items_go_back_to_their_issuer_alone() {
     let issuer = model();
-    let other = ModelRef { name: "another".into(), ..model() };
-    let secret = Opaque { issuer: issuer.clone(), kind: "signature".into(), data: "s3cr3t".into() };
+    let other = ModelRef {
+        name: "another".into(),
+        ..model()
+    };
+    let secret = Opaque {
+        issuer: issuer.clone(),
+        kind: "signature".into(),
+        data: "s3cr3t".into(),
+    };
     let mut log = Log::new();
     log.open_turn("think");
     let mut given = message(1, 1, vec![thinks("hm"), says("yes")]);
@@ -223,7 +273,10 @@ fn each_request_begins_with_the_one_before() {
             let items = items_json(&state);
             assert_eq!(items[..before.len()], before[..], "at event {}", event.seq);
             // As bytes too: this is what a provider's prompt cache compares.
-            let (old, new) = (serde_json::to_string(&before), serde_json::to_string(&items));
+            let (old, new) = (
+                serde_json::to_string(&before),
+                serde_json::to_string(&items),
+            );
             let old = old.unwrap();
             assert!(new.unwrap().starts_with(old.trim_end_matches(']')));
             assert!(items.len() > before.len());

@@ -21,7 +21,9 @@ use crate::{
 const DEFAULT_CASES: u32 = 10_000;
 
 fn percent(share: u32) -> ProptestConfig {
-    let total = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok());
+    let total = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
     ProptestConfig {
         cases: (total.unwrap_or(DEFAULT_CASES) * share / 100).max(1),
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(concat!(
@@ -33,7 +35,7 @@ fn percent(share: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(percent(20))]
+    #![proptest_config(percent(18))]
 
     #[test]
     fn any_history_is_normalised_to_a_valid_one_that_needs_no_more_changes(choices in choices()) {
@@ -66,7 +68,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(percent(10))]
+    #![proptest_config(percent(8))]
 
     #[test]
     fn a_log_folded_in_two_pieces_gives_the_state_of_the_whole(

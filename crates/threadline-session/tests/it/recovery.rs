@@ -58,10 +58,19 @@ fn killed_mid_stream_keeps_the_partial_text_marked_interrupted() {
     let mut log = Log::new();
     log.open_turn("do it");
     log.chunk(&[(0, ChunkKind::Reasoning, "hm")]);
-    log.chunk(&[(1, ChunkKind::Text, "I wi"), (2, ChunkKind::ToolArgs, "{\"comm")]);
-    log.chunk(&[(1, ChunkKind::Text, "ll"), (2, ChunkKind::ToolArgs, "and\":\"l")]);
+    log.chunk(&[
+        (1, ChunkKind::Text, "I wi"),
+        (2, ChunkKind::ToolArgs, "{\"comm"),
+    ]);
+    log.chunk(&[
+        (1, ChunkKind::Text, "ll"),
+        (2, ChunkKind::ToolArgs, "and\":\"l"),
+    ]);
     let closed = closed_with(&log);
-    assert_eq!(kinds(&closed), ["assistant/message", "step/end", "turn/end"]);
+    assert_eq!(
+        kinds(&closed),
+        ["assistant/message", "step/end", "turn/end"]
+    );
     let message = partial(&closed);
     assert!(message.interrupted);
     assert_eq!(message.content, [thinks("hm"), says("I will")]);
@@ -88,19 +97,42 @@ fn chunks_of_a_message_that_was_logged_are_not_repeated() {
 }
 
 #[test]
+fn chunks_that_come_after_their_message_make_no_second_one() {
+    let mut log = Log::new();
+    log.open_turn("do it");
+    log.assistant(vec![says("done")]);
+    log.chunk(&[(0, ChunkKind::Text, "late")]);
+    assert_eq!(kinds(&closed_with(&log)), ["step/end", "turn/end"]);
+}
+
+#[test]
 fn killed_in_a_tool_the_call_is_unknown_and_the_next_one_not_started() {
     let mut log = in_a_batch();
     log.start("a");
     let closed = results(&closed_with(&log));
-    let got: Vec<_> = closed.iter().map(|r| (r.call_id.as_str(), r.outcome)).collect();
+    let got: Vec<_> = closed
+        .iter()
+        .map(|r| (r.call_id.as_str(), r.outcome))
+        .collect();
     assert_eq!(got, [("a", Outcome::Unknown), ("b", Outcome::NotStarted)]);
     for result in &closed {
         assert!(result.synthetic && result.is_error, "{result:?}");
-        assert!(plain_text(&result.content).starts_with(INTERRUPTED_MARK), "{result:?}");
+        assert!(
+            plain_text(&result.content).starts_with(INTERRUPTED_MARK),
+            "{result:?}"
+        );
     }
     let said: Vec<_> = closed.iter().map(|r| plain_text(&r.content)).collect();
-    assert!(said[0].contains("unknown") && said[0].contains("Check"), "{}", said[0]);
-    assert!(said[1].contains("never started") && said[1].contains("safe"), "{}", said[1]);
+    assert!(
+        said[0].contains("unknown") && said[0].contains("Check"),
+        "{}",
+        said[0]
+    );
+    assert!(
+        said[1].contains("never started") && said[1].contains("safe"),
+        "{}",
+        said[1]
+    );
 }
 
 #[test]
@@ -109,7 +141,10 @@ fn killed_between_two_tools_keeps_the_real_result() {
     log.start("a");
     log.result("a", "real");
     let closed = results(&closed_with(&log));
-    let got: Vec<_> = closed.iter().map(|r| (r.call_id.as_str(), r.outcome)).collect();
+    let got: Vec<_> = closed
+        .iter()
+        .map(|r| (r.call_id.as_str(), r.outcome))
+        .collect();
     assert_eq!(got, [("b", Outcome::NotStarted)]);
     log.recover();
     let items = items_json(&log.state);
@@ -124,7 +159,10 @@ fn the_second_of_two_parallel_tools_finished_first_and_keeps_its_result() {
     log.start("b");
     log.result("b", "real");
     let closed = results(&closed_with(&log));
-    let got: Vec<_> = closed.iter().map(|r| (r.call_id.as_str(), r.outcome)).collect();
+    let got: Vec<_> = closed
+        .iter()
+        .map(|r| (r.call_id.as_str(), r.outcome))
+        .collect();
     assert_eq!(got, [("a", Outcome::Unknown)]);
 }
 
@@ -146,13 +184,26 @@ fn a_pending_approval_expires_and_its_call_never_started() {
     let closed = closed_with(&log);
     assert_eq!(
         kinds(&closed),
-        ["approval/decided", "tool/result", "tool/result", "step/end", "turn/end"]
+        [
+            "approval/decided",
+            "tool/result",
+            "tool/result",
+            "step/end",
+            "turn/end"
+        ]
     );
     let Payload::ApprovalDecided(decided) = &closed[0] else {
         panic!("{:?}", closed[0])
     };
-    assert_eq!((decided.approval_id.as_str(), decided.decision), ("q1", Decision::Expired));
-    assert!(results(&closed).iter().all(|r| r.outcome == Outcome::NotStarted));
+    assert_eq!(
+        (decided.approval_id.as_str(), decided.decision),
+        ("q1", Decision::Expired)
+    );
+    assert!(
+        results(&closed)
+            .iter()
+            .all(|r| r.outcome == Outcome::NotStarted)
+    );
     log.recover();
     assert!(log.state.pending_approvals().is_empty());
 }
@@ -201,11 +252,16 @@ fn every_prefix_of_a_log_closes_to_a_balanced_one() {
     let log = Log::three_turns();
     for end in 0..=log.events.len() {
         let mut cut = Log::new();
-        log.events[..end].iter().for_each(|event| cut.push_event(event.clone()));
+        log.events[..end]
+            .iter()
+            .for_each(|event| cut.push_event(event.clone()));
         cut.recover();
         assert!(cut.state.open_turn().is_none(), "after {end} events");
         assert!(cut.state.open_calls().is_empty(), "after {end} events");
-        assert!(closers(&cut.state).unwrap().is_empty(), "after {end} events");
+        assert!(
+            closers(&cut.state).unwrap().is_empty(),
+            "after {end} events"
+        );
     }
 }
 
@@ -217,6 +273,12 @@ fn an_interrupted_turn_can_be_followed_by_the_next_one() {
     log.open_turn("go on").answer("done");
     assert_eq!(log.state.last_turn(), 2);
     assert_eq!(log.state.facts().last_reason, Some(EndReason::Completed));
-    let roles: Vec<_> = items_json(&log.state).iter().map(|i| i["role"].clone()).collect();
-    assert_eq!(roles, ["user", "assistant", "tool", "tool", "user", "assistant"]);
+    let roles: Vec<_> = items_json(&log.state)
+        .iter()
+        .map(|i| i["role"].clone())
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "assistant", "tool", "tool", "user", "assistant"]
+    );
 }

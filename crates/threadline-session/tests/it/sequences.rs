@@ -4,11 +4,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use threadline_session::{
-    Event, HistoryItem, Patch, Payload, types,
+    Event, HistoryItem, Patch, Payload,
     payload::{
         AssistantPart, ChunkKind, ContentPart, Decision, EndReason, HeadReason, InboxMark,
         InboxQueued, ModelRef, ModelTrouble, Opaque, StepEnd, StepStart, ToolResult, TurnStart,
     },
+    types,
 };
 
 use crate::support::{Log, call, context, mark, message, model, result, says, text, thinks};
@@ -152,8 +153,15 @@ fn in_tools(log: &mut Log, a: u8, b: u8) {
 fn wild(log: &mut Log, kind: u8, a: u8, b: u8) -> u64 {
     let seq = log.state.next_seq();
     let somewhere = u64::from(a);
-    let other = ModelRef { name: "another".into(), ..model() };
-    let opaque = |issuer| Opaque { issuer, kind: "signature".into(), data: pick(&TEXTS, b).into() };
+    let other = ModelRef {
+        name: "another".into(),
+        ..model()
+    };
+    let opaque = |issuer| Opaque {
+        issuer,
+        kind: "signature".into(),
+        data: pick(&TEXTS, b).into(),
+    };
     let payload = match kind % 20 {
         0 => Payload::TurnStart(TurnStart {
             turn: somewhere / 8,
@@ -161,8 +169,16 @@ fn wild(log: &mut Log, kind: u8, a: u8, b: u8) -> u64 {
             context: context(&if b.is_multiple_of(2) { model() } else { other }),
         }),
         1 => return log.turn_end(EndReason::Cancelled),
-        2 => Payload::StepStart(StepStart { turn: 1, step: somewhere / 16, request: mark() }),
-        3 => Payload::StepEnd(StepEnd { turn: 9, step: somewhere, usage: None }),
+        2 => Payload::StepStart(StepStart {
+            turn: 1,
+            step: somewhere / 16,
+            request: mark(),
+        }),
+        3 => Payload::StepEnd(StepEnd {
+            turn: 9,
+            step: somewhere,
+            usage: None,
+        }),
         4 => return log.user_parts(vec![ContentPart::Unknown, ContentPart::text("")]),
         5 => return log.user(pick(&TEXTS, a)),
         6 => return log.chunk(&[(u32::from(a) * 9999, pick(&KINDS, b), pick(&TEXTS, b))]),
@@ -181,7 +197,11 @@ fn wild(log: &mut Log, kind: u8, a: u8, b: u8) -> u64 {
         9 => return log.start(pick(&IDS, a)),
         10 => return log.output(pick(&IDS, a), pick(&TEXTS, b)),
         11 => Payload::ToolResult(ToolResult {
-            content: if b.is_multiple_of(3) { Vec::new() } else { text(pick(&TEXTS, b)) },
+            content: if b.is_multiple_of(3) {
+                Vec::new()
+            } else {
+                text(pick(&TEXTS, b))
+            },
             ..result(pick(&IDS, a), "")
         }),
         12 => return log.asked(pick(&IDS, b), pick(&IDS, a)),
@@ -190,7 +210,9 @@ fn wild(log: &mut Log, kind: u8, a: u8, b: u8) -> u64 {
             message_id: pick(&IDS, a).into(),
             content: text(pick(&TEXTS, b)),
         }),
-        15 => Payload::InboxTaken(InboxMark { message_id: pick(&IDS, a).into() }),
+        15 => Payload::InboxTaken(InboxMark {
+            message_id: pick(&IDS, a).into(),
+        }),
         16 => {
             let kept = [somewhere, u64::from(b), seq];
             return log.compact(somewhere / 2, u64::from(b), &kept);
@@ -236,9 +258,17 @@ pub(crate) fn check_history(items: &[HistoryItem]) -> Result<(), String> {
         Ok(())
     };
     for (at, item) in items.iter().enumerate() {
-        if let HistoryItem::Tool { call_id, name, content, .. } = item {
+        if let HistoryItem::Tool {
+            call_id,
+            name,
+            content,
+            ..
+        } = item
+        {
             if awaited.is_empty() || awaited.remove(0) != (call_id.as_str(), name.as_str()) {
-                return Err(format!("item {at} is a result of {call_id} that is not awaited"));
+                return Err(format!(
+                    "item {at} is a result of {call_id} that is not awaited"
+                ));
             }
             text_parts(at, content)?;
             continue;
@@ -261,7 +291,11 @@ pub(crate) fn check_history(items: &[HistoryItem]) -> Result<(), String> {
                         }
                         AssistantPart::Reasoning { .. } => {}
                         AssistantPart::Unknown => return Err(format!("item {at} is unknown")),
-                        AssistantPart::ToolCall { call_id, name, arguments } => {
+                        AssistantPart::ToolCall {
+                            call_id,
+                            name,
+                            arguments,
+                        } => {
                             speaks = true;
                             let object: Result<Value, _> = serde_json::from_str(arguments);
                             if !object.is_ok_and(|value| value.is_object()) {
@@ -296,8 +330,18 @@ pub(crate) fn relog(items: &[HistoryItem]) -> Log {
                 message.opaque = opaque;
                 log.push(Payload::AssistantMessage(message))
             }
-            HistoryItem::Tool { call_id, name, content, is_error } => {
-                let given = ToolResult { name, content, is_error, ..result(&call_id, "") };
+            HistoryItem::Tool {
+                call_id,
+                name,
+                content,
+                is_error,
+            } => {
+                let given = ToolResult {
+                    name,
+                    content,
+                    is_error,
+                    ..result(&call_id, "")
+                };
                 log.push(Payload::ToolResult(given))
             }
         };
@@ -339,14 +383,22 @@ impl Page {
             }
             None => {
                 turn["items"] = json!([]);
-                let at = self.turns.iter().filter(|t| t["turn"].as_u64().unwrap() < number).count();
+                let at = self
+                    .turns
+                    .iter()
+                    .filter(|t| t["turn"].as_u64().unwrap() < number)
+                    .count();
                 self.turns.insert(at, turn);
             }
         }
     }
 
     fn items(&mut self, number: &Value) -> &mut Vec<Value> {
-        let turn = self.turns.iter_mut().find(|turn| turn["turn"] == *number).unwrap();
+        let turn = self
+            .turns
+            .iter_mut()
+            .find(|turn| turn["turn"] == *number)
+            .unwrap();
         turn["items"].as_array_mut().unwrap()
     }
 
@@ -362,7 +414,10 @@ impl Page {
         let more = patch["text"].as_str().unwrap();
         let add = |text: &mut Value| *text = format!("{}{more}", text.as_str().unwrap()).into();
         let items = self.items(&patch["turn"]);
-        let item = items.iter_mut().find(|item| item["id"] == patch["id"]).unwrap();
+        let item = items
+            .iter_mut()
+            .find(|item| item["id"] == patch["id"])
+            .unwrap();
         if patch["kind"] == "output" {
             return add(&mut item["output"]);
         }

@@ -276,7 +276,10 @@ impl Log {
     pub(crate) fn three_turns() -> Self {
         let mut log = Self::new();
         log.open_turn("first").answer("one");
-        log.open_turn("second").tool_step(&["a", "b"]).tool_step(&["a"]).answer("two");
+        log.open_turn("second")
+            .tool_step(&["a", "b"])
+            .tool_step(&["a"])
+            .answer("two");
         log.open_turn("third").answer("three");
         log
     }
@@ -294,7 +297,10 @@ impl Log {
 /// Returns what recovery would append to these events.
 pub(crate) fn closed_with(log: &Log) -> Vec<Payload> {
     let events = closers(&log.state).unwrap();
-    events.iter().map(|event| event.payload().unwrap()).collect()
+    events
+        .iter()
+        .map(|event| event.payload().unwrap())
+        .collect()
 }
 
 /// Returns the canonical request that a state leads to, whichever turn it is in.
@@ -308,12 +314,18 @@ pub(crate) fn request_json(state: &Transcript) -> String {
 /// Returns the normalised items for the model of [`model`], as JSON.
 pub(crate) fn items_json(state: &Transcript) -> Vec<serde_json::Value> {
     let (items, _) = normalise(state, &model());
-    items.iter().map(|item| serde_json::to_value(item).unwrap()).collect()
+    items
+        .iter()
+        .map(|item| serde_json::to_value(item).unwrap())
+        .collect()
 }
 
 /// Returns the surface in a form that can be compared.
 pub(crate) fn surface(state: &Transcript) -> Vec<(u64, String)> {
-    state.surface().map(|(seq, item)| (seq, format!("{item:?}"))).collect()
+    state
+        .surface()
+        .map(|(seq, item)| (seq, format!("{item:?}")))
+        .collect()
 }
 
 pub(crate) fn mark() -> RequestMark {

@@ -20,7 +20,12 @@ fn shown(log: &Log) -> (View, Vec<Patch>) {
         let patches = view.apply(event).unwrap();
         patches.iter().for_each(|patch| page.apply(patch));
         let fresh = serde_json::to_value(view.turns()).unwrap();
-        assert_eq!(fresh, serde_json::Value::from(page.turns.clone()), "after {}", event.seq);
+        assert_eq!(
+            fresh,
+            serde_json::Value::from(page.turns.clone()),
+            "after {}",
+            event.seq
+        );
         all.extend(patches);
     }
     (view, all)
@@ -37,10 +42,18 @@ fn statuses(patches: &[Patch]) -> Vec<(Status, bool)> {
 #[test]
 fn a_page_of_a_whole_log_has_every_turn_with_its_items() {
     let (view, _) = shown(&Log::three_turns());
-    let counts: Vec<_> = view.turns().iter().map(|t| (t.head.turn, t.items.len())).collect();
+    let counts: Vec<_> = view
+        .turns()
+        .iter()
+        .map(|t| (t.head.turn, t.items.len()))
+        .collect();
     // System, prompt, answer; prompt, two calls with their message, one with its, answer; ...
     assert_eq!(counts, [(1, 3), (2, 7), (3, 2)]);
-    assert!(view.turns().iter().all(|t| t.head.reason == Some(EndReason::Completed)));
+    assert!(
+        view.turns()
+            .iter()
+            .all(|t| t.head.reason == Some(EndReason::Completed))
+    );
 }
 
 #[test]
@@ -60,7 +73,10 @@ fn a_message_replaces_its_stream_under_the_same_id() {
         panic!("{streaming:?} {last:?}")
     };
     assert!(before.streaming && !after.streaming);
-    assert_eq!((before.parts[0].text.as_str(), before.parts[1].text.as_str()), ("hm", "done"));
+    assert_eq!(
+        (before.parts[0].text.as_str(), before.parts[1].text.as_str()),
+        ("hm", "done")
+    );
 }
 
 #[test]
@@ -70,9 +86,21 @@ fn a_part_that_arrives_before_an_earlier_one_of_another_kind_is_shown_right() {
     log.chunk(&[(1, ChunkKind::Text, "answer")]);
     log.chunk(&[(0, ChunkKind::Reasoning, "thought")]);
     let (view, _) = shown(&log);
-    let Some(TurnItem::Assistant(item)) = view.turns()[0].items.last() else { panic!() };
-    let parts: Vec<_> = item.parts.iter().map(|p| (p.kind, p.text.as_str())).collect();
-    assert_eq!(parts, [(ChunkKind::Reasoning, "thought"), (ChunkKind::Text, "answer")]);
+    let Some(TurnItem::Assistant(item)) = view.turns()[0].items.last() else {
+        panic!()
+    };
+    let parts: Vec<_> = item
+        .parts
+        .iter()
+        .map(|p| (p.kind, p.text.as_str()))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            (ChunkKind::Reasoning, "thought"),
+            (ChunkKind::Text, "answer")
+        ]
+    );
 }
 
 #[test]
@@ -84,7 +112,11 @@ fn turns_with_a_repeated_number_are_shown_apart() {
     log.push_event(threadline_session::Event { seq: next, ..again });
     log.user("two");
     let (view, _) = shown(&log);
-    let numbers: Vec<_> = view.turns().iter().map(|t| (t.head.turn, t.items.len())).collect();
+    let numbers: Vec<_> = view
+        .turns()
+        .iter()
+        .map(|t| (t.head.turn, t.items.len()))
+        .collect();
     assert_eq!(numbers, [(1, 3), (2, 1)]);
 }
 
@@ -95,7 +127,9 @@ fn a_stream_that_was_cut_stops_streaming_with_its_turn() {
     log.chunk(&[(0, ChunkKind::ToolArgs, "{\"comm")]);
     log.recover();
     let (view, _) = shown(&log);
-    let Some(TurnItem::Assistant(item)) = view.turns()[0].items.last() else { panic!() };
+    let Some(TurnItem::Assistant(item)) = view.turns()[0].items.last() else {
+        panic!()
+    };
     assert!(!item.streaming);
 }
 
@@ -131,9 +165,14 @@ fn an_approval_is_shown_at_its_call() {
     log.asked("q", "b");
     log.decided("q", Decision::Denied);
     let (view, _) = shown(&log);
-    let Some(TurnItem::Tool(tool)) = view.turns()[0].items.last() else { panic!() };
+    let Some(TurnItem::Tool(tool)) = view.turns()[0].items.last() else {
+        panic!()
+    };
     let approval = tool.approval.as_ref().unwrap();
-    assert_eq!((tool.call_id.as_str(), approval.decision), ("b", Some(Decision::Denied)));
+    assert_eq!(
+        (tool.call_id.as_str(), approval.decision),
+        ("b", Some(Decision::Denied))
+    );
 }
 
 #[test]
@@ -146,14 +185,20 @@ fn live_output_is_capped_on_a_character_boundary() {
     log.output("a", "\u{1d11e}\u{1d11e}");
     log.output("a", "y");
     let (view, _) = shown(&log);
-    let Some(TurnItem::Tool(tool)) = view.turns()[0].items.last() else { panic!() };
+    let Some(TurnItem::Tool(tool)) = view.turns()[0].items.last() else {
+        panic!()
+    };
     assert_eq!(tool.output.len(), VIEW_OUTPUT_BYTES);
 }
 
 #[test]
 fn tokens_of_a_turn_are_its_own() {
     let (view, _) = shown(&Log::three_turns());
-    let tokens: Vec<_> = view.turns().iter().map(|t| t.head.usage.input_tokens).collect();
+    let tokens: Vec<_> = view
+        .turns()
+        .iter()
+        .map(|t| t.head.usage.input_tokens)
+        .collect();
     assert_eq!(tokens, [10, 30, 10]);
     assert_eq!(view.transcript().facts().usage.input_tokens, 50);
 }

@@ -29,7 +29,10 @@ async fn untouched(
     let store = fixture.store();
     assert_eq!(bytes(&store, id).await, before);
     let next = writer.next_seq().await;
-    writer.append(next, whole_turn(next, 9, "go on"), plain()).await.unwrap();
+    writer
+        .append(next, whole_turn(next, 9, "go on"), plain())
+        .await
+        .unwrap();
     sound(&store, id).await;
 }
 
@@ -82,8 +85,15 @@ pub async fn batches_are_accepted_up_to_their_limit(fixture: Fixture) {
     let store = fixture.store();
     let (writer, id) = begun(&store).await;
     let most = threadline_session::limits::MAX_BATCH_EVENTS as u64;
-    let notes = |n: u64| (7..7 + n).map(|seq| vendor(seq, "{}", true)).collect::<Vec<_>>();
-    refused!(writer.append(7, Vec::new(), plain()).await, AppendError::Invalid(EncodeError::Empty));
+    let notes = |n: u64| {
+        (7..7 + n)
+            .map(|seq| vendor(seq, "{}", true))
+            .collect::<Vec<_>>()
+    };
+    refused!(
+        writer.append(7, Vec::new(), plain()).await,
+        AppendError::Invalid(EncodeError::Empty)
+    );
     refused!(
         writer.append(7, notes(most + 1), plain()).await,
         AppendError::Invalid(EncodeError::TooMany { .. })
@@ -98,7 +108,15 @@ pub async fn data_that_is_no_object_on_one_line_is_refused(fixture: Fixture) {
     let store = fixture.store();
     let (writer, id) = begun(&store).await;
     let before = bytes(&store, &id).await;
-    for data in ["nonsense", "{\"a\":", "[]", "7", "null", "\"x\"", "{\"a\":\n1}"] {
+    for data in [
+        "nonsense",
+        "{\"a\":",
+        "[]",
+        "7",
+        "null",
+        "\"x\"",
+        "{\"a\":\n1}",
+    ] {
         let event = Event::from_json(7, 0, "vendor/thing", data, true);
         refused!(event, EventError::Data { .. });
         // And not by the back door either.
@@ -139,7 +157,12 @@ fn of_size(seq: u64, bytes: usize) -> Event {
     let line = |event: &Event| {
         let encoder = threadline_session::codec::Encoder::new(Default::default());
         let events = std::slice::from_ref(event);
-        encoder.with_max_event_bytes(usize::MAX).batch(seq, events, None).unwrap().bytes.len()
+        encoder
+            .with_max_event_bytes(usize::MAX)
+            .batch(seq, events, None)
+            .unwrap()
+            .bytes
+            .len()
     };
     let bare = vendor(seq, "{\"text\":\"\"}", true);
     let fill = "x".repeat(bytes - line(&bare));
@@ -163,7 +186,10 @@ pub async fn an_event_is_accepted_up_to_the_size_limit(fixture: Fixture) {
         );
         assert_eq!(told, ("vendor/thing".to_owned(), limit + 1, limit));
         let event = of_size(7, limit);
-        writer.append(7, vec![event.clone()], plain()).await.unwrap();
+        writer
+            .append(7, vec![event.clone()], plain())
+            .await
+            .unwrap();
         drop(writer);
         let again = fixture.reopened();
         assert_eq!(events(&again, &id).await.last(), Some(&event));
@@ -176,10 +202,15 @@ pub async fn unknown_types_are_refused_unless_ignorable(fixture: Fixture) {
     let store = fixture.store();
     let (writer, id) = begun(&store).await;
     refused!(
-        writer.append(7, vec![vendor(7, "{}", false)], plain()).await,
+        writer
+            .append(7, vec![vendor(7, "{}", false)], plain())
+            .await,
         AppendError::Unloadable(ApplyError::UnknownType { .. })
     );
-    writer.append(7, vec![vendor(7, "{}", true)], plain()).await.unwrap();
+    writer
+        .append(7, vec![vendor(7, "{}", true)], plain())
+        .await
+        .unwrap();
     drop(writer);
     assert_eq!(load(&fixture.reopened(), &id).await.closed, 0);
 }
@@ -194,8 +225,14 @@ pub async fn a_registered_type_is_needed_by_those_who_continue(fixture: Fixture)
     let store = fixture.store_with(knowing());
     let (writer, id) = begun(&store).await;
     let event = vendor(7, "{\"n\":1}", false);
-    writer.append(7, vec![event.clone()], AppendOptions::barrier()).await.unwrap();
-    writer.append(8, whole_turn(8, 2, "second"), AppendOptions::barrier()).await.unwrap();
+    writer
+        .append(7, vec![event.clone()], AppendOptions::barrier())
+        .await
+        .unwrap();
+    writer
+        .append(8, whole_turn(8, 2, "second"), AppendOptions::barrier())
+        .await
+        .unwrap();
     drop(writer);
 
     let unknowing = fixture.reopened();
@@ -224,13 +261,25 @@ pub async fn a_repeated_key_stores_nothing_and_gives_the_first_result(fixture: F
     let store = fixture.store();
     let (writer, id) = begun(&store).await;
     let batch = whole_turn(7, 2, "once");
-    let first = writer.append(7, batch.clone(), keyed("k \u{e9}\"")).await.unwrap();
+    let first = writer
+        .append(7, batch.clone(), keyed("k \u{e9}\""))
+        .await
+        .unwrap();
     assert_eq!((first.last_seq, first.repeated), (13, false));
-    writer.append(14, whole_turn(14, 3, "more"), keyed("other")).await.unwrap();
+    writer
+        .append(14, whole_turn(14, 3, "more"), keyed("other"))
+        .await
+        .unwrap();
     let before = bytes(&store, &id).await;
-    let again = writer.append(7, batch.clone(), keyed("k \u{e9}\"")).await.unwrap();
+    let again = writer
+        .append(7, batch.clone(), keyed("k \u{e9}\""))
+        .await
+        .unwrap();
     assert_eq!((again.last_seq, again.repeated), (13, true));
-    let recorded = writer.record(vec![user("once")], keyed("other")).await.unwrap();
+    let recorded = writer
+        .record(vec![user("once")], keyed("other"))
+        .await
+        .unwrap();
     assert_eq!((recorded.last_seq, recorded.repeated), (20, true));
     drop(writer);
 
@@ -239,7 +288,10 @@ pub async fn a_repeated_key_stores_nothing_and_gives_the_first_result(fixture: F
     let again = writer.append(7, batch, keyed("k \u{e9}\"")).await.unwrap();
     assert_eq!((again.last_seq, again.repeated), (13, true));
     assert_eq!(bytes(&reopened, &id).await, before);
-    let fresh = writer.append(21, whole_turn(21, 4, "new"), keyed("new")).await.unwrap();
+    let fresh = writer
+        .append(21, whole_turn(21, 4, "new"), keyed("new"))
+        .await
+        .unwrap();
     assert!(!fresh.repeated);
     sound(&reopened, &id).await;
 }
@@ -248,9 +300,22 @@ pub async fn a_repeated_key_stores_nothing_and_gives_the_first_result(fixture: F
 pub async fn a_refused_batch_leaves_its_key_free(fixture: Fixture) {
     let store = fixture.store();
     let (writer, _) = begun(&store).await;
-    assert!(writer.append(7, whole_turn(8, 2, "x"), keyed("k")).await.is_err());
-    assert!(writer.append(8, whole_turn(8, 2, "x"), keyed("k")).await.is_err());
-    let stored = writer.append(7, whole_turn(7, 2, "x"), keyed("k")).await.unwrap();
+    assert!(
+        writer
+            .append(7, whole_turn(8, 2, "x"), keyed("k"))
+            .await
+            .is_err()
+    );
+    assert!(
+        writer
+            .append(8, whole_turn(8, 2, "x"), keyed("k"))
+            .await
+            .is_err()
+    );
+    let stored = writer
+        .append(7, whole_turn(7, 2, "x"), keyed("k"))
+        .await
+        .unwrap();
     assert!(!stored.repeated);
 }
 
@@ -266,7 +331,10 @@ pub async fn a_repeat_with_a_barrier_is_durable(fixture: Fixture) {
         ..keyed("k")
     };
     let again = writer.append(7, batch, options).await.unwrap();
-    assert_eq!((again.last_seq, again.durable_seq, again.repeated), (13, Some(13), true));
+    assert_eq!(
+        (again.last_seq, again.durable_seq, again.repeated),
+        (13, Some(13), true)
+    );
 }
 
 /// `record` numbers and times what it is given, after whatever is there.
@@ -274,8 +342,14 @@ pub async fn recorded_payloads_are_numbered_and_timed(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
     let writer = store.create(header_of(&id)).await.unwrap();
-    let first = writer.record(vec![turn_start(1), user("a")], plain()).await.unwrap();
-    let second = writer.record(vec![turn_end(1)], AppendOptions::barrier()).await.unwrap();
+    let first = writer
+        .record(vec![turn_start(1), user("a")], plain())
+        .await
+        .unwrap();
+    let second = writer
+        .record(vec![turn_end(1)], AppendOptions::barrier())
+        .await
+        .unwrap();
     assert_eq!((first.last_seq, second.last_seq), (1, 2));
     let stored = events(&store, &id).await;
     assert!(stored[0].time >= 1_700_000_000_000);
@@ -295,7 +369,10 @@ pub async fn a_barrier_moves_the_durable_mark(fixture: Fixture) {
     let note = |seq| vec![vendor(seq, "{}", true)];
     let plainly = writer.append(7, note(7), plain()).await.unwrap();
     assert_eq!((plainly.last_seq, plainly.durable_seq), (7, Some(6)));
-    let barrier = writer.append(8, note(8), AppendOptions::barrier()).await.unwrap();
+    let barrier = writer
+        .append(8, note(8), AppendOptions::barrier())
+        .await
+        .unwrap();
     assert_eq!((barrier.last_seq, barrier.durable_seq), (8, Some(8)));
 }
 
@@ -311,10 +388,16 @@ pub async fn every_durability_level_keeps_its_promise(fixture: Fixture) {
             ..options()
         });
         let (writer, id) = begun(&store).await;
-        let first = writer.append(7, vec![vendor(7, "{}", true)], plain()).await.unwrap();
+        let first = writer
+            .append(7, vec![vendor(7, "{}", true)], plain())
+            .await
+            .unwrap();
         assert_eq!(first.durable_seq, Some(plainly), "{level:?}");
         let event = vec![vendor(8, "{}", true)];
-        let second = writer.append(8, event, AppendOptions::barrier()).await.unwrap();
+        let second = writer
+            .append(8, event, AppendOptions::barrier())
+            .await
+            .unwrap();
         assert_eq!(second.durable_seq, Some(barrier), "{level:?}");
         assert_eq!(store.summary(&id).await.unwrap().durability, level);
         assert_eq!(writer.flush().await.unwrap(), Some(8), "{level:?}");
@@ -325,7 +408,10 @@ pub async fn every_durability_level_keeps_its_promise(fixture: Fixture) {
 pub async fn a_flush_makes_everything_durable(fixture: Fixture) {
     let store = fixture.store();
     let (writer, id) = begun(&store).await;
-    writer.record(vec![turn_start(2), user("x")], plain()).await.unwrap();
+    writer
+        .record(vec![turn_start(2), user("x")], plain())
+        .await
+        .unwrap();
     for _ in 0..2 {
         assert_eq!(writer.flush().await.unwrap(), Some(8));
     }

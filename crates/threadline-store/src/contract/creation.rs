@@ -1,6 +1,6 @@
 //! Creating, opening, and what is stored when.
 
-use threadline_session::{Event, OsPath, Origin, Payload, types};
+use threadline_session::{Event, Origin, OsPath, Payload, types};
 
 use super::{
     Fixture, bytes, events, header_of, id, lines, load, new_id, options, plain, refused,
@@ -15,10 +15,11 @@ use crate::{
 pub async fn a_log_comes_back_byte_for_byte(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
-    let strange = r#"{ "b":1.50, "a":"\u00e9\ud83d\ude00", "a2":"é𝄞\u0000", "z":[ ] }"#;
+    let strange = r#"{ "b":1.50, "a":"\u00e9\ud83d\ude00", "a2":"RAW\u0000", "z":[ ] }"#;
+    let strange = strange.replace("RAW", "\u{e9}\u{1d11e}");
     let known = r#"{"content":[{"type":"text","text":"x","later":1}],"source":"user","new":{}}"#;
     let mut given = vec![
-        vendor(0, strange, true),
+        vendor(0, &strange, true),
         Event::from_json(1, u64::MAX, types::USER_MESSAGE, known, false).unwrap(),
         Event::from_json(2, 0, types::USER_MESSAGE, known, false).unwrap(),
     ];
@@ -30,7 +31,10 @@ pub async fn a_log_comes_back_byte_for_byte(fixture: Fixture) {
     let writer = store.create(header.clone()).await.unwrap();
     writer.append(0, given.clone(), plain()).await.unwrap();
     let turn = whole_turn(3, 1, "\u{202e}line\nbreak\u{0}");
-    writer.append(3, turn.clone(), AppendOptions::barrier()).await.unwrap();
+    writer
+        .append(3, turn.clone(), AppendOptions::barrier())
+        .await
+        .unwrap();
     given.extend(turn);
     assert_eq!(events(&store, &id).await, given);
     drop(writer);
@@ -52,12 +56,18 @@ pub async fn a_session_without_events_is_nowhere(fixture: Fixture) {
         let page = store.list(&ListFilter::default(), None, 10).await.unwrap();
         assert!(page.sessions.is_empty());
         refused!(store.inspect(&id).await, ReadError::NotFound { .. });
-        refused!(store.load(&id).await, OpenError::Read(ReadError::NotFound { .. }));
+        refused!(
+            store.load(&id).await,
+            OpenError::Read(ReadError::NotFound { .. })
+        );
         refused!(store.delete(&id).await, DeleteError::NotFound { .. });
     }
     assert_eq!(writer.flush().await.unwrap(), None);
     assert!(!store.has(&id).await.unwrap());
-    writer.append(0, events_from(0, &[turn_start(1)]), plain()).await.unwrap();
+    writer
+        .append(0, events_from(0, &[turn_start(1)]), plain())
+        .await
+        .unwrap();
     for store in [&store, &fixture.reopened()] {
         assert!(store.has(&id).await.unwrap());
         assert_eq!(store.ids().await.unwrap(), std::slice::from_ref(&id));
@@ -81,10 +91,16 @@ pub async fn a_taken_id_is_refused(fixture: Fixture) {
     let id = new_id();
     let writer = stored(&store, &id, whole_turn(0, 1, "first")).await;
     let header = header_of(&id);
-    refused!(store.create(header.clone()).await, CreateError::AlreadyExists { .. });
+    refused!(
+        store.create(header.clone()).await,
+        CreateError::AlreadyExists { .. }
+    );
     drop(writer);
     let again = fixture.reopened();
-    refused!(again.create(header).await, CreateError::AlreadyExists { .. });
+    refused!(
+        again.create(header).await,
+        CreateError::AlreadyExists { .. }
+    );
 }
 
 /// Of two that create the same session, the one that appends first has it.
@@ -93,13 +109,19 @@ pub async fn of_two_creators_the_second_to_append_is_refused(fixture: Fixture) {
     let (store, other) = (fixture.store(), fixture.reopened());
     let first = store.create(header_of(&id)).await.unwrap();
     let second = other.create(header_of(&id)).await.unwrap();
-    first.append(0, whole_turn(0, 1, "mine"), plain()).await.unwrap();
+    first
+        .append(0, whole_turn(0, 1, "mine"), plain())
+        .await
+        .unwrap();
     for _ in 0..2 {
         let late = second.append(0, whole_turn(0, 1, "also"), plain()).await;
         refused!(late, AppendError::AlreadyExists { .. });
     }
     drop(second);
-    first.append(7, whole_turn(7, 2, "go on"), plain()).await.unwrap();
+    first
+        .append(7, whole_turn(7, 2, "go on"), plain())
+        .await
+        .unwrap();
     assert_eq!(events(&store, &id).await.len(), 14);
     sound(&store, &id).await;
 }
@@ -109,11 +131,29 @@ pub async fn a_refused_first_batch_creates_nothing(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
     let writer = store.create(header_of(&id)).await.unwrap();
-    assert!(writer.append(0, whole_turn(1, 1, "x"), plain()).await.is_err());
-    assert!(writer.append(0, vec![vendor(0, "{}", false)], plain()).await.is_err());
-    assert!(writer.append(3, whole_turn(3, 1, "x"), plain()).await.is_err());
+    assert!(
+        writer
+            .append(0, whole_turn(1, 1, "x"), plain())
+            .await
+            .is_err()
+    );
+    assert!(
+        writer
+            .append(0, vec![vendor(0, "{}", false)], plain())
+            .await
+            .is_err()
+    );
+    assert!(
+        writer
+            .append(3, whole_turn(3, 1, "x"), plain())
+            .await
+            .is_err()
+    );
     assert!(!store.has(&id).await.unwrap());
-    writer.append(0, whole_turn(0, 1, "x"), plain()).await.unwrap();
+    writer
+        .append(0, whole_turn(0, 1, "x"), plain())
+        .await
+        .unwrap();
     sound(&fixture.reopened(), &id).await;
 }
 
@@ -123,18 +163,52 @@ pub async fn ids_with_odd_characters_come_back_as_they_were(fixture: Fixture) {
     let long = "x".repeat(threadline_session::limits::MAX_ID_BYTES);
     let long_unicode = "\u{e9}".repeat(threadline_session::limits::MAX_ID_BYTES / 2);
     let odd = [
-        "plain", "Plain", "PLAIN", "a/b", "a\\b", "a%2Fb", "..", ".", "../../etc/passwd", "/", " ",
-        "a b", "con", "nul.txt", "caf\u{e9}", "cafe\u{301}", "\u{1d11e}", "a\"b'c", "a:b*c?<>|",
-        "~", "-rf", "#", "%", "%25", "a.", "a.b.c", "log.jsonl", "_", "__", "'; DROP TABLE x; --",
-        "019a0000-0000-7000-8000-000000000000", "019A0000-0000-7000-8000-000000000000",
-        &long, &long_unicode,
+        "plain",
+        "Plain",
+        "PLAIN",
+        "a/b",
+        "a\\b",
+        "a%2Fb",
+        "..",
+        ".",
+        "../../etc/passwd",
+        "/",
+        " ",
+        "a b",
+        "con",
+        "nul.txt",
+        "caf\u{e9}",
+        "cafe\u{301}",
+        "\u{1d11e}",
+        "a\"b'c",
+        "a:b*c?<>|",
+        "~",
+        "-rf",
+        "#",
+        "%",
+        "%25",
+        "a.",
+        "a.b.c",
+        "log.jsonl",
+        "_",
+        "__",
+        "'; DROP TABLE x; --",
+        "019a0000-0000-7000-8000-000000000000",
+        "019A0000-0000-7000-8000-000000000000",
+        &long,
+        &long_unicode,
     ];
     for (at, text) in odd.iter().enumerate() {
         drop(stored(&store, &id(text), whole_turn(0, 1, &format!("number {at}"))).await);
     }
     let again = fixture.reopened();
-    let mut ids: Vec<String> =
-        again.ids().await.unwrap().iter().map(ToString::to_string).collect();
+    let mut ids: Vec<String> = again
+        .ids()
+        .await
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let mut wanted: Vec<String> = odd.iter().map(ToString::to_string).collect();
     ids.sort();
     wanted.sort();
@@ -158,14 +232,23 @@ pub async fn a_deleted_session_is_gone_and_its_id_free(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
     drop(stored(&store, &id, whole_turn(0, 1, "old one")).await);
-    assert_eq!(store.summary(&id).await.unwrap().first_prompt.as_deref(), Some("old one"));
+    assert_eq!(
+        store.summary(&id).await.unwrap().first_prompt.as_deref(),
+        Some("old one")
+    );
     let other = fixture.reopened();
-    assert_eq!(other.summary(&id).await.unwrap().first_prompt.as_deref(), Some("old one"));
+    assert_eq!(
+        other.summary(&id).await.unwrap().first_prompt.as_deref(),
+        Some("old one")
+    );
     store.delete(&id).await.unwrap();
     for store in [&store, &other] {
         assert!(!store.has(&id).await.unwrap());
         assert!(store.ids().await.unwrap().is_empty());
-        refused!(store.load(&id).await, OpenError::Read(ReadError::NotFound { .. }));
+        refused!(
+            store.load(&id).await,
+            OpenError::Read(ReadError::NotFound { .. })
+        );
         refused!(store.inspect(&id).await, ReadError::NotFound { .. });
         refused!(store.header(&id).await, ReadError::NotFound { .. });
         refused!(store.delete(&id).await, DeleteError::NotFound { .. });
@@ -173,7 +256,10 @@ pub async fn a_deleted_session_is_gone_and_its_id_free(fixture: Fixture) {
     // As long as the old one, so that sizes alone do not tell them apart.
     drop(stored(&store, &id, whole_turn(0, 1, "new one")).await);
     for store in [&store, &other] {
-        assert_eq!(store.summary(&id).await.unwrap().first_prompt.as_deref(), Some("new one"));
+        assert_eq!(
+            store.summary(&id).await.unwrap().first_prompt.as_deref(),
+            Some("new one")
+        );
     }
 }
 
@@ -193,7 +279,10 @@ pub async fn a_session_being_written_is_not_deleted(fixture: Fixture) {
     for store in [&store, &fixture.reopened()] {
         refused!(store.delete(&id).await, DeleteError::Locked { .. });
     }
-    writer.append(7, whole_turn(7, 2, "still"), plain()).await.unwrap();
+    writer
+        .append(7, whole_turn(7, 2, "still"), plain())
+        .await
+        .unwrap();
     drop(writer);
     fixture.reopened().delete(&id).await.unwrap();
 }
@@ -238,12 +327,22 @@ pub async fn a_session_continues_over_many_openings(fixture: Fixture) {
         let loaded = load(&store, &id).await;
         let next = loaded.writer.next_seq().await;
         assert_eq!(next, (turn - 1) * 7);
-        assert_eq!(loaded.writer.with_transcript(|t| t.last_turn()).await, turn - 1);
+        assert_eq!(
+            loaded.writer.with_transcript(|t| t.last_turn()).await,
+            turn - 1
+        );
         let events = whole_turn(next, turn, &format!("turn {turn}"));
-        loaded.writer.append(next, events, AppendOptions::barrier()).await.unwrap();
+        loaded
+            .writer
+            .append(next, events, AppendOptions::barrier())
+            .await
+            .unwrap();
     }
     let report = fixture.reopened().verify(&id).await.unwrap();
-    assert_eq!((report.ok, report.events, report.chained_turns), (true, 35, 5));
+    assert_eq!(
+        (report.ok, report.events, report.chained_turns),
+        (true, 35, 5)
+    );
     assert_eq!(lines(&whole, &id).await.len(), 35);
 }
 
@@ -253,12 +352,30 @@ pub async fn the_live_state_is_the_stored_state(fixture: Fixture) {
     let id = new_id();
     let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
     let payloads: Vec<Payload> = vec![turn_start(2), user("two")];
-    writer.record(payloads, AppendOptions::barrier()).await.unwrap();
+    writer
+        .record(payloads, AppendOptions::barrier())
+        .await
+        .unwrap();
     let seen = fixture.reopened().inspect(&id).await.unwrap();
     let live = writer
-        .with_transcript(|t| (t.next_seq(), t.facts().clone(), t.status(), t.surface().count()))
+        .with_transcript(|t| {
+            (
+                t.next_seq(),
+                t.facts().clone(),
+                t.status(),
+                t.surface().count(),
+            )
+        })
         .await;
     let t = seen.view.transcript();
-    assert_eq!((t.next_seq(), t.facts().clone(), t.status(), t.surface().count()), live);
+    assert_eq!(
+        (
+            t.next_seq(),
+            t.facts().clone(),
+            t.status(),
+            t.surface().count()
+        ),
+        live
+    );
     assert_eq!(writer.facts(), live.1);
 }

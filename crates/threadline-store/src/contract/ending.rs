@@ -22,7 +22,10 @@ async fn cut(fixture: &Fixture, events: Vec<threadline_session::Event>) -> Sessi
 }
 
 async fn tail(store: &SessionStore, id: &SessionId, from: usize) -> Vec<Payload> {
-    events(store, id).await[from..].iter().map(|event| event.payload().unwrap()).collect()
+    events(store, id).await[from..]
+        .iter()
+        .map(|event| event.payload().unwrap())
+        .collect()
 }
 
 /// The started call is `unknown`, the one after it `not_started`; both are told apart in words.
@@ -34,7 +37,10 @@ pub async fn an_interrupted_turn_is_closed_once(fixture: Fixture) {
     drop(loaded);
     let closed = tail(&store, &id, 5).await;
     let kinds: Vec<_> = closed.iter().map(Payload::kind).collect();
-    assert_eq!(kinds, ["tool/result", "tool/result", "step/end", "turn/end"]);
+    assert_eq!(
+        kinds,
+        ["tool/result", "tool/result", "step/end", "turn/end"]
+    );
     let results: Vec<_> = closed
         .iter()
         .filter_map(|payload| match payload {
@@ -42,10 +48,14 @@ pub async fn an_interrupted_turn_is_closed_once(fixture: Fixture) {
             _ => None,
         })
         .collect();
-    for (result, (call_id, outcome)) in
-        results.iter().zip([("a", Outcome::Unknown), ("b", Outcome::NotStarted)])
+    for (result, (call_id, outcome)) in results
+        .iter()
+        .zip([("a", Outcome::Unknown), ("b", Outcome::NotStarted)])
     {
-        assert_eq!((result.call_id.as_str(), result.outcome), (call_id, outcome));
+        assert_eq!(
+            (result.call_id.as_str(), result.outcome),
+            (call_id, outcome)
+        );
         assert!(result.synthetic && result.is_error);
         assert!(plain_text(&result.content).starts_with(INTERRUPTED_MARK));
     }
@@ -54,7 +64,11 @@ pub async fn an_interrupted_turn_is_closed_once(fixture: Fixture) {
     };
     assert_eq!(end.reason, EndReason::Interrupted);
     let time = events(&store, &id).await[4].time;
-    assert!(events(&store, &id).await[5..].iter().all(|event| event.time == time));
+    assert!(
+        events(&store, &id).await[5..]
+            .iter()
+            .all(|event| event.time == time)
+    );
 
     let (before, stat) = (bytes(&store, &id).await, store.stat(&id).await.unwrap());
     for _ in 0..2 {
@@ -129,7 +143,10 @@ pub async fn streamed_text_survives_its_run(fixture: Fixture) {
     let Some(Payload::AssistantMessage(message)) = closed.first() else {
         panic!("{closed:?}")
     };
-    assert_eq!((message.text().as_str(), message.interrupted), ("once upon a time", true));
+    assert_eq!(
+        (message.text().as_str(), message.interrupted),
+        ("once upon a time", true)
+    );
 }
 
 /// Inspecting shows what opening would write, and writes nothing.
@@ -178,10 +195,23 @@ pub async fn a_closed_session_goes_on(fixture: Fixture) {
     let id = cut(&fixture, cut_in_a_tool()).await;
     let store = fixture.reopened();
     let writer = load(&store, &id).await.writer;
-    assert_eq!(writer.with_transcript(|t| (t.last_turn(), t.last_step())).await, (1, 1));
+    assert_eq!(
+        writer
+            .with_transcript(|t| (t.last_turn(), t.last_step()))
+            .await,
+        (1, 1)
+    );
     let next = writer.next_seq().await;
-    writer.append(next, whole_turn(next, 2, "go on"), plain()).await.unwrap();
+    writer
+        .append(next, whole_turn(next, 2, "go on"), plain())
+        .await
+        .unwrap();
     drop(writer);
     let report = fixture.reopened().verify(&id).await.unwrap();
-    assert_eq!((report.ok, report.chained_turns), (true, 2), "{:?}", report.findings);
+    assert_eq!(
+        (report.ok, report.chained_turns),
+        (true, 2),
+        "{:?}",
+        report.findings
+    );
 }

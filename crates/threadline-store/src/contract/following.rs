@@ -54,7 +54,10 @@ pub async fn every_event_after_any_point_comes_once(fixture: Fixture) {
             follows.push(follow);
         }
     }
-    writer.append(7, whole_turn(7, 2, "two"), plain()).await.unwrap();
+    writer
+        .append(7, whole_turn(7, 2, "two"), plain())
+        .await
+        .unwrap();
     for live in join_all(follows.iter_mut().map(|follow| until(follow, 13))).await {
         assert_eq!(live, ((7..14).collect(), Vec::new()));
     }
@@ -75,13 +78,17 @@ pub async fn events_appended_while_following_come_once(fixture: Fixture) {
         })
     });
     let elsewhere = fixture.reopened();
-    let readers = [None, Some(3), Some(6), Some(50)].into_iter().flat_map(|from| {
-        [store.follow(&id, from), elsewhere.follow(&id, from)].map(|mut follow| {
-            tokio::spawn(async move { (from, until(&mut follow, last).await) })
-        })
-    });
-    let (writers, readers) =
-        tokio::join!(join_all(writers.collect::<Vec<_>>()), join_all(readers.collect::<Vec<_>>()));
+    let readers = [None, Some(3), Some(6), Some(50)]
+        .into_iter()
+        .flat_map(|from| {
+            [store.follow(&id, from), elsewhere.follow(&id, from)].map(|mut follow| {
+                tokio::spawn(async move { (from, until(&mut follow, last).await) })
+            })
+        });
+    let (writers, readers) = tokio::join!(
+        join_all(writers.collect::<Vec<_>>()),
+        join_all(readers.collect::<Vec<_>>())
+    );
     for writer in writers {
         writer.unwrap();
     }
@@ -100,7 +107,10 @@ pub async fn a_session_is_followed_before_its_first_event(fixture: Fixture) {
     let mut follow = store.follow(&id, None);
     assert_eq!(caught_up(&mut follow).await, None);
     let reader = tokio::spawn(async move { until(&mut follow, 6).await });
-    writer.append(0, whole_turn(0, 1, "first"), plain()).await.unwrap();
+    writer
+        .append(0, whole_turn(0, 1, "first"), plain())
+        .await
+        .unwrap();
     assert_eq!(reader.await.unwrap(), ((0..7).collect(), Vec::new()));
 }
 
@@ -115,7 +125,10 @@ pub async fn a_follower_outlives_the_writer(fixture: Fixture) {
     for (store, turn) in [(&store, 2), (&fixture.reopened(), 3)] {
         let writer = load(store, &id).await.writer;
         let next = writer.next_seq().await;
-        writer.append(next, whole_turn(next, turn, "more"), plain()).await.unwrap();
+        writer
+            .append(next, whole_turn(next, turn, "more"), plain())
+            .await
+            .unwrap();
         let got = until(&mut follow, next + 6).await;
         assert_eq!(got, ((next..next + 7).collect(), Vec::new()));
     }
@@ -131,13 +144,14 @@ pub async fn a_dropped_wait_loses_no_event(fixture: Fixture) {
     for seq in 7..20 {
         {
             let mut next = Box::pin(follow.next());
-            if let std::task::Poll::Ready(Ok(Followed::Line(line))) =
-                poll_once(&mut next).await
-            {
+            if let std::task::Poll::Ready(Ok(Followed::Line(line))) = poll_once(&mut next).await {
                 seqs.push(line.event.seq);
             }
         }
-        writer.append(seq, vec![vendor(seq, "{}", true)], plain()).await.unwrap();
+        writer
+            .append(seq, vec![vendor(seq, "{}", true)], plain())
+            .await
+            .unwrap();
     }
     seqs.extend(until(&mut follow, 19).await.0);
     assert_eq!(seqs, after(None, 19));

@@ -269,7 +269,10 @@ pub(crate) async fn stored(
     events: Vec<Event>,
 ) -> SessionWriter {
     let writer = store.create(header_of(id)).await.unwrap();
-    writer.append(0, events, AppendOptions::barrier()).await.unwrap();
+    writer
+        .append(0, events, AppendOptions::barrier())
+        .await
+        .unwrap();
     writer
 }
 
@@ -298,7 +301,11 @@ pub(crate) fn line(entry: Entry) -> Line {
 }
 
 pub(crate) async fn events(store: &SessionStore, id: &SessionId) -> Vec<Event> {
-    lines(store, id).await.into_iter().map(|line| line.event).collect()
+    lines(store, id)
+        .await
+        .into_iter()
+        .map(|line| line.event)
+        .collect()
 }
 
 /// Header and log, byte for byte.
@@ -310,7 +317,11 @@ pub(crate) async fn bytes(store: &SessionStore, id: &SessionId) -> Vec<Vec<u8>> 
 
 /// Checks that a log is numbered from 0 without a gap and that `verify` agrees.
 pub(crate) async fn sound(store: &SessionStore, id: &SessionId) {
-    let seqs: Vec<u64> = events(store, id).await.iter().map(|event| event.seq).collect();
+    let seqs: Vec<u64> = events(store, id)
+        .await
+        .iter()
+        .map(|event| event.seq)
+        .collect();
     assert_eq!(seqs, (0..seqs.len() as u64).collect::<Vec<_>>());
     let report = store.verify(id).await.unwrap();
     assert!(report.ok, "{:?}", report.findings);

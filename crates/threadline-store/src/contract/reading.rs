@@ -14,13 +14,18 @@ pub async fn reading_from_any_event_gives_the_rest(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
     let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
-    writer.append(7, whole_turn(7, 2, "two"), plain()).await.unwrap();
+    writer
+        .append(7, whole_turn(7, 2, "two"), plain())
+        .await
+        .unwrap();
     let all = events(&store, &id).await;
     for store in [&store, &fixture.reopened()] {
         for from in 0..=16 {
             let page = store.read(&id, ReadPos::at(from), 100).await.unwrap();
             let got: Vec<_> = page.entries.into_iter().map(|e| line(e).event).collect();
-            let wanted = all.get(usize::try_from(from).unwrap()..).unwrap_or_default();
+            let wanted = all
+                .get(usize::try_from(from).unwrap()..)
+                .unwrap_or_default();
             assert_eq!(got, wanted, "from {from}");
             assert_eq!(page.next, None, "from {from}");
         }
@@ -32,7 +37,10 @@ pub async fn pages_of_any_size_join_to_the_whole_log(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
     let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
-    writer.append(7, whole_turn(7, 2, "two"), plain()).await.unwrap();
+    writer
+        .append(7, whole_turn(7, 2, "two"), plain())
+        .await
+        .unwrap();
     let all = events(&store, &id).await;
     for limit in [1, 2, 3, 7, 13, 14, 15] {
         let mut joined = Vec::new();
@@ -60,7 +68,11 @@ pub async fn a_log_of_many_pages_comes_whole(fixture: Fixture) {
     }
     drop(writer);
     let again = fixture.reopened();
-    let seqs: Vec<u64> = events(&again, &id).await.iter().map(|event| event.seq).collect();
+    let seqs: Vec<u64> = events(&again, &id)
+        .await
+        .iter()
+        .map(|event| event.seq)
+        .collect();
     assert_eq!(seqs, (0..24).collect::<Vec<_>>());
     assert_eq!(load(&again, &id).await.writer.next_seq().await, 24);
     let mut given = 0;
@@ -78,17 +90,32 @@ pub async fn a_log_of_many_pages_comes_whole(fixture: Fixture) {
 pub async fn reading_an_unknown_session_is_not_found(fixture: Fixture) {
     let store = fixture.store();
     let id = id("nobody");
-    refused!(store.read(&id, ReadPos::default(), 1).await, ReadError::NotFound { .. });
+    refused!(
+        store.read(&id, ReadPos::default(), 1).await,
+        ReadError::NotFound { .. }
+    );
     refused!(store.header(&id).await, ReadError::NotFound { .. });
     refused!(store.stat(&id).await, ReadError::NotFound { .. });
     refused!(store.inspect(&id).await, ReadError::NotFound { .. });
     refused!(store.summary(&id).await, ReadError::NotFound { .. });
     refused!(store.verify(&id).await, ReadError::NotFound { .. });
-    refused!(store.each_event(&id, |_| true).await, ReadError::NotFound { .. });
-    refused!(store.follow(&id, None).next().await, ReadError::NotFound { .. });
-    refused!(store.request_of_step(&id, 1).await, ReadError::NotFound { .. });
+    refused!(
+        store.each_event(&id, |_| true).await,
+        ReadError::NotFound { .. }
+    );
+    refused!(
+        store.follow(&id, None).next().await,
+        ReadError::NotFound { .. }
+    );
+    refused!(
+        store.request_of_step(&id, 1).await,
+        ReadError::NotFound { .. }
+    );
     let told = store.header(&id).await.unwrap_err().to_string();
-    assert!(told.contains("nobody") && told.contains(&store.address()), "{told}");
+    assert!(
+        told.contains("nobody") && told.contains(&store.address()),
+        "{told}"
+    );
     assert!(!store.has(&id).await.unwrap());
 }
 
@@ -102,11 +129,18 @@ pub async fn a_stamp_changes_with_the_log_alone(fixture: Fixture) {
     drop(lines(&reader, &id).await);
     drop(reader.inspect(&id).await.unwrap());
     assert_eq!(reader.stat(&id).await.unwrap().stamp, first.stamp);
-    writer.append(7, vec![vendor(7, "{}", true)], plain()).await.unwrap();
+    writer
+        .append(7, vec![vendor(7, "{}", true)], plain())
+        .await
+        .unwrap();
     let second = reader.stat(&id).await.unwrap();
     assert_ne!(second.stamp, first.stamp);
     assert!(second.bytes > first.bytes);
-    let whole: usize = bytes(&store, &id).await.iter().map(|line| line.len() + 1).sum();
+    let whole: usize = bytes(&store, &id)
+        .await
+        .iter()
+        .map(|line| line.len() + 1)
+        .sum();
     // The header's line brings its own LF.
     assert_eq!(second.bytes, whole as u64 - 1);
 }
@@ -129,9 +163,15 @@ pub async fn the_verified_head_moves_with_each_turn_alone(fixture: Fixture) {
     let first = head(&fixture, &id).await;
     assert!(first.is_some());
     assert_eq!(head(&fixture, &id).await, first);
-    writer.append(9, vec![vendor(9, "{}", true)], plain()).await.unwrap();
+    writer
+        .append(9, vec![vendor(9, "{}", true)], plain())
+        .await
+        .unwrap();
     assert_eq!(head(&fixture, &id).await, first);
-    writer.append(10, whole_turn(10, 2, "two"), AppendOptions::barrier()).await.unwrap();
+    writer
+        .append(10, whole_turn(10, 2, "two"), AppendOptions::barrier())
+        .await
+        .unwrap();
     let second = head(&fixture, &id).await;
     assert_ne!(second, first);
     drop(writer);
@@ -145,12 +185,26 @@ pub async fn the_request_of_a_step_is_rebuilt(fixture: Fixture) {
     let store = fixture.store();
     let id = new_id();
     let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
-    writer.append(7, whole_turn(7, 2, "two"), plain()).await.unwrap();
+    writer
+        .append(7, whole_turn(7, 2, "two"), plain())
+        .await
+        .unwrap();
     let again = fixture.reopened();
     for (step, items) in [(1, 1), (2, 3)] {
-        let rebuilt = again.request_of_step(&id, step).await.unwrap().unwrap().unwrap();
-        assert_eq!((rebuilt.start.step, rebuilt.request.items.len()), (step, items));
-        assert_eq!(events(&again, &id).await[usize::try_from(rebuilt.seq).unwrap()].kind, types::STEP_START);
+        let rebuilt = again
+            .request_of_step(&id, step)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (rebuilt.start.step, rebuilt.request.items.len()),
+            (step, items)
+        );
+        assert_eq!(
+            events(&again, &id).await[usize::try_from(rebuilt.seq).unwrap()].kind,
+            types::STEP_START
+        );
     }
     assert!(again.request_of_step(&id, 3).await.unwrap().is_none());
 }

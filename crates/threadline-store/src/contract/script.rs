@@ -186,5 +186,12 @@ pub fn cut_in_a_tool() -> Vec<Event> {
 /// An event of a plug-in, in the JSON text it was given as.
 #[must_use]
 pub fn vendor(seq: u64, data: &str, ignorable: bool) -> Event {
-    Event::from_json(seq, 1_700_000_000_000 + seq, "vendor/thing", data, ignorable).unwrap()
+    Event::from_json(
+        seq,
+        1_700_000_000_000 + seq,
+        "vendor/thing",
+        data,
+        ignorable,
+    )
+    .unwrap()
 }

@@ -25,13 +25,19 @@ pub async fn a_second_writer_is_refused_by_name_until_the_first_is_gone(fixture:
         assert!(!holder.host.is_empty());
         assert!(store.stat(&id).await.unwrap().writer.is_some());
     }
-    writer.append(7, whole_turn(7, 2, "still mine"), plain()).await.unwrap();
+    writer
+        .append(7, whole_turn(7, 2, "still mine"), plain())
+        .await
+        .unwrap();
     drop(writer);
     let other = fixture.reopened();
     assert!(other.stat(&id).await.unwrap().writer.is_none());
     let taken = load(&other, &id).await.writer;
     refused!(store.load(&id).await, OpenError::Locked { .. });
-    taken.append(14, whole_turn(14, 3, "mine now"), plain()).await.unwrap();
+    taken
+        .append(14, whole_turn(14, 3, "mine now"), plain())
+        .await
+        .unwrap();
     drop(taken);
     drop(load(&store, &id).await);
     sound(&store, &id).await;
@@ -45,7 +51,10 @@ pub async fn a_session_being_written_can_be_read(fixture: Fixture) {
     let reader = fixture.reopened();
     for turn in 2..=4 {
         let next = writer.next_seq().await;
-        writer.append(next, whole_turn(next, turn, "more"), plain()).await.unwrap();
+        writer
+            .append(next, whole_turn(next, turn, "more"), plain())
+            .await
+            .unwrap();
         assert_eq!(events(&reader, &id).await.len() as u64, turn * 7);
         sound(&reader, &id).await;
     }
@@ -60,7 +69,10 @@ pub async fn a_conflict_leaves_the_writer_usable(fixture: Fixture) {
         let late = writer.append(3, whole_turn(3, 2, "late"), plain()).await;
         let actual = refused!(late, AppendError::Conflict { actual, .. } => actual);
         assert_eq!(actual, writer.next_seq().await);
-        writer.append(actual, whole_turn(actual, 2, "on time"), plain()).await.unwrap();
+        writer
+            .append(actual, whole_turn(actual, 2, "on time"), plain())
+            .await
+            .unwrap();
     }
     sound(&fixture.reopened(), &id).await;
 }
@@ -79,7 +91,10 @@ pub async fn of_appends_that_expect_the_same_number_one_is_stored(fixture: Fixtu
     for result in join_all(tasks).await {
         match result.unwrap() {
             Ok(_) => stored += 1,
-            Err(AppendError::Conflict { expected: 7, actual: 8 }) => refused += 1,
+            Err(AppendError::Conflict {
+                expected: 7,
+                actual: 8,
+            }) => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -131,8 +146,10 @@ pub async fn a_dropped_append_does_not_part_writer_and_storage(fixture: Fixture)
     let id = new_id();
     let writer = store.create(header_of(&id)).await.unwrap();
     for turn in 1..=12 {
-        let mut append =
-            Box::pin(writer.record(vec![turn_start(turn), turn_end(turn)], AppendOptions::barrier()));
+        let mut append = Box::pin(writer.record(
+            vec![turn_start(turn), turn_end(turn)],
+            AppendOptions::barrier(),
+        ));
         // Dropped after a few looks at it, at another moment each time.
         for _ in 0..turn % 4 {
             let ready = poll_once(&mut append).await;
@@ -148,7 +165,10 @@ pub async fn a_dropped_append_does_not_part_writer_and_storage(fixture: Fixture)
         }
     }
     let next = writer.next_seq().await;
-    writer.append(next, whole_turn(next, 20, "last"), plain()).await.unwrap();
+    writer
+        .append(next, whole_turn(next, 20, "last"), plain())
+        .await
+        .unwrap();
     drop(writer);
     let again = fixture.reopened();
     sound(&again, &id).await;
@@ -188,12 +208,19 @@ pub async fn many_sessions_are_written_at_once(fixture: Fixture) {
             for turn in 2..=5 {
                 let next = writer.next_seq().await;
                 let events = whole_turn(next, turn, "more");
-                writer.append(next, events, AppendOptions::barrier()).await.unwrap();
+                writer
+                    .append(next, events, AppendOptions::barrier())
+                    .await
+                    .unwrap();
             }
             id
         })
     });
-    let ids: Vec<_> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
+    let ids: Vec<_> = join_all(tasks)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
     let again = fixture.reopened();
     assert_eq!(again.ids().await.unwrap().len(), ids.len());
     for id in ids {

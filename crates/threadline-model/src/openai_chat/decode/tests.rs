@@ -72,11 +72,18 @@ fn text_and_reasoning_become_parts_in_order_of_appearance() {
         assert_eq!(
             done.content,
             [
-                AssistantPart::Reasoning { text: "let me".into() },
-                AssistantPart::Text { text: "Hello".into() },
+                AssistantPart::Reasoning {
+                    text: "let me".into()
+                },
+                AssistantPart::Text {
+                    text: "Hello".into()
+                },
             ]
         );
-        assert_eq!((done.stop_reason, done.model.as_str()), (StopReason::Stop, "m-1"));
+        assert_eq!(
+            (done.stop_reason, done.model.as_str()),
+            (StopReason::Stop, "m-1")
+        );
     }
 }
 
@@ -93,7 +100,10 @@ fn interleaved_parallel_calls_are_told_apart_by_index() {
     .flat_map(|piece| calls(&[piece]))
     .collect();
     let done = decode(&deltas, "tool_calls").unwrap();
-    assert_eq!(triples(&done), [("a", "x", "{\"q\":2}"), ("b", "y", "{\"p\":1}")]);
+    assert_eq!(
+        triples(&done),
+        [("a", "x", "{\"q\":2}"), ("b", "y", "{\"p\":1}")]
+    );
     assert_eq!(done.stop_reason, StopReason::ToolCalls);
 }
 
@@ -163,7 +173,9 @@ fn lone_surrogates_never_enter() {
     let done = answer.complete().unwrap();
     assert_eq!(
         done.content.first(),
-        Some(&AssistantPart::Text { text: "a\u{fffd}".into() })
+        Some(&AssistantPart::Text {
+            text: "a\u{fffd}".into()
+        })
     );
     let arguments = triples(&done)[0].2;
     assert_eq!(arguments, r#"{"k":"\ufffd"}"#);
@@ -173,7 +185,11 @@ fn lone_surrogates_never_enter() {
 #[test]
 fn usage_is_read_in_every_spelling() {
     for (given, cached, reasoning) in [
-        (json!({"prompt_tokens": 9, "completion_tokens": 4}), None, None),
+        (
+            json!({"prompt_tokens": 9, "completion_tokens": 4}),
+            None,
+            None,
+        ),
         (
             json!({"prompt_tokens": 9, "completion_tokens": 4,
                    "prompt_tokens_details": {"cached_tokens": 7},
@@ -204,12 +220,21 @@ fn the_end_is_known_by_finish_reason_or_done() {
         (vec![], None),
         (vec![r#"{"choices":[{"delta":{"content":"a"}}]}"#], None),
         (vec!["[DONE]"], Some(StopReason::Stop)),
-        (vec![r#"{"choices":[{"finish_reason":"length"}]}"#], Some(StopReason::Length)),
         (
-            vec![r#"{"choices":[{"finish_reason":"content_filter"}]}"#, "[DONE]"],
+            vec![r#"{"choices":[{"finish_reason":"length"}]}"#],
+            Some(StopReason::Length),
+        ),
+        (
+            vec![
+                r#"{"choices":[{"finish_reason":"content_filter"}]}"#,
+                "[DONE]",
+            ],
             Some(StopReason::ContentFilter),
         ),
-        (vec![r#"{"choices":[{"finish_reason":"eos"}]}"#], Some(StopReason::Other)),
+        (
+            vec![r#"{"choices":[{"finish_reason":"eos"}]}"#],
+            Some(StopReason::Other),
+        ),
     ] {
         let mut answer = Answer::new("m".into());
         for event in events {
@@ -228,14 +253,22 @@ fn nonsense_is_a_typed_error() {
         ("{", "malformed_response"),
         ("[]", "malformed_response"),
         ("hello", "malformed_response"),
-        (r#"{"error":{"message":"overloaded","code":529}}"#, "provider_status"),
+        (
+            r#"{"error":{"message":"overloaded","code":529}}"#,
+            "provider_status",
+        ),
         (r#"{"error":"context window full"}"#, "context_length"),
     ] {
-        let error = Answer::new("m".into()).event(data, &mut Vec::new()).unwrap_err();
+        let error = Answer::new("m".into())
+            .event(data, &mut Vec::new())
+            .unwrap_err();
         assert_eq!(error.code(), code, "{data}");
     }
     let nameless = calls(&[json!({"index": 0, "id": "a", "function": {"arguments": "{}"}})]);
-    assert_eq!(decode(&nameless, "stop").unwrap_err().code(), "malformed_response");
+    assert_eq!(
+        decode(&nameless, "stop").unwrap_err().code(),
+        "malformed_response"
+    );
     let mut answer = Answer::new("m".into());
     for n in 0..=limits::MAX_TOOL_CALLS {
         let data = frame(&json!({"tool_calls": [{"index": n, "function": {"name": "x"}}]}));

@@ -1,0 +1,106 @@
+//! `threadline serve`: the web page and the HTTP API, until a signal ends it in good order.
+
+use std::{io, net::SocketAddr, process::Stdio};
+
+use threadline_agent::{Agents, AgentsConfig};
+use threadline_server::{ServerConfig, check_listen, check_token, page_is_built};
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+use crate::{
+    args::Serve,
+    failure::{Exit, Failure, Outcome},
+    providers, run,
+    settings::Settings,
+    signals, store, text,
+    ui::{Tone, Ui},
+};
+
+pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<Exit> {
+    let address = resolve(&args.listen).await?;
+    let refused = |error: threadline_server::ListenError| {
+        Failure::usage(error.to_string())
+            .hint("name a token: `threadline serve --listen ADDRESS --token TOKEN`")
+    };
+    check_listen(address, args.token.is_some()).map_err(refused)?;
+    let token = args.token.unwrap_or_else(random_token);
+    check_token(&token).map_err(refused)?;
+    let store = store::open(settings)?;
+    let chosen = providers::choose(ui, settings, None).await?;
+    let demonstration = chosen.is_demonstration();
+    let cwd = run::working_directory(None)?;
+    let mut config = AgentsConfig::new(Some(store), chosen.models, cwd);
+    run::apply_defaults(settings, &mut config);
+    let mut server = ServerConfig::new(Agents::new(config), token.clone());
+    server.allowed_hosts = args.allow_host;
+    server.demonstration = demonstration;
+    let cancel = signals::listen(ui)?;
+    let listener = TcpListener::bind(address).await.map_err(|error| not_bound(address, &error))?;
+    let bound = listener.local_addr().map_err(|error| not_bound(address, &error))?;
+    let url = format!("http://{}/?token={token}", reachable(bound));
+    ui.line(&format!("Threadline is at {}", ui.out(Tone::Strong, &url)))?;
+    ui.line(&format!("Sessions are kept in {}", settings.root.display()))?;
+    if !page_is_built() {
+        ui.warning("this build holds no web page; the HTTP API works without it");
+    }
+    if args.open {
+        open(ui, &url);
+    }
+    let shutdown = async move { cancel.cancelled().await };
+    threadline_server::serve(listener, server, shutdown).await.map_err(|error| {
+        Failure::new("internal", format!("the server stopped: {}", text::chain(&error)))
+    })?;
+    ui.note("Stopped; every run's end is logged.");
+    Ok(Exit::Completed)
+}
+
+/// Two random UUIDs: 244 bits from the operating system.
+fn random_token() -> String {
+    format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
+}
+
+async fn resolve(listen: &str) -> Outcome<SocketAddr> {
+    let refuse = |reason: String| {
+        Failure::usage(format!("--listen {listen}: {reason}"))
+            .hint("name an address and a port: `--listen 127.0.0.1:4870`")
+    };
+    let mut found =
+        tokio::net::lookup_host(listen).await.map_err(|error| refuse(error.to_string()))?;
+    found.next().ok_or_else(|| refuse("no such address".into()))
+}
+
+fn not_bound(address: SocketAddr, error: &io::Error) -> Failure {
+    let failure = Failure::new("listen", format!("cannot listen on {address}: {error}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => failure.hint(
+            "end the other program, or take a free port: `threadline serve --listen 127.0.0.1:0`",
+        ),
+        _ => failure.hint("name another address: `threadline serve --listen 127.0.0.1:4870`"),
+    }
+}
+
+/// An address that stands for all of this machine's is no address to open.
+fn reachable(bound: SocketAddr) -> SocketAddr {
+    match bound {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            (std::net::Ipv6Addr::LOCALHOST, v6.port()).into()
+        }
+        bound => bound,
+    }
+}
+
+fn open(ui: Ui, url: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let started = std::process::Command::new(program)
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        // It is reaped apart, so that it leaves no dead process behind.
+        Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
+        Err(error) => ui.warning(&format!("the browser cannot be opened with `{program}`: {error}")),
+    }
+}

@@ -1,0 +1,18 @@
+//! The program as people and programs call it: outputs, exit codes, and what is on disk after.
+
+mod support;
+
+#[path = "cli/bad_input.rs"]
+mod bad_input;
+#[path = "cli/full.rs"]
+mod full;
+#[path = "cli/resume.rs"]
+mod resume;
+#[path = "cli/serve.rs"]
+mod serve;
+#[path = "cli/terminal.rs"]
+mod terminal;
+#[path = "cli/verbs.rs"]
+mod verbs;
+#[path = "cli/verify.rs"]
+mod verify;

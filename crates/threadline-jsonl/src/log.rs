@@ -1,0 +1,662 @@
+//! Sessions on a file system, synchronously: creating, claiming, appending, deleting.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use threadline_session::{Header, SessionId};
+use threadline_store::{
+    BackendError, ClaimError, HeaderReadError, Holder, LogEnd, Page, ReadPos, Recovered, Stamp,
+    Stat, StoredHeader, WriteError,
+};
+
+use crate::{
+    hint::Hint,
+    layout::{self, DELETED, LOCK, LOG, NEW_LOG, QUARANTINE},
+    limits::{LOCK_TRIES, MAX_HEADER_BYTES},
+    scan::{Evidence, Scanner},
+    vfs::{At as _, FileError, Mode, Vfs, VfsFile, read_full},
+};
+
+/// The sessions below one folder.
+#[derive(Debug, Clone)]
+pub struct Files {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) root: PathBuf,
+    pub(crate) allow_network: bool,
+}
+
+pub(crate) fn failed(error: FileError) -> BackendError {
+    let what = format!("{} {}", error.deed, error.path.display());
+    let denied = error.source.kind() == io::ErrorKind::PermissionDenied;
+    let what = if denied {
+        format!("{what} (check the owner and the permissions of the file)")
+    } else {
+        what
+    };
+    BackendError::new(what, error.source)
+}
+
+pub(crate) fn claim_failed(error: FileError) -> ClaimError {
+    if error.is_full() {
+        ClaimError::StorageFull { what: error.to_string() }
+    } else {
+        ClaimError::Backend(failed(error))
+    }
+}
+
+impl Files {
+    pub(crate) fn dir(&self, id: &SessionId) -> PathBuf {
+        layout::session_dir(&self.root, id)
+    }
+
+    fn open_log(&self, dir: &Path) -> Result<Option<Box<dyn VfsFile>>, FileError> {
+        let path = dir.join(LOG);
+        match self.vfs.open(&path, Mode::Read) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
+                _ => Err(error).at("opening", &path),
+            },
+        }
+    }
+
+    /// Reads a session's header.
+    ///
+    /// # Errors
+    /// [`HeaderReadError`].
+    pub fn header(&self, id: &SessionId) -> Result<Option<StoredHeader>, HeaderReadError> {
+        self.header_in(&self.dir(id))
+    }
+
+    pub(crate) fn header_in(&self, dir: &Path) -> Result<Option<StoredHeader>, HeaderReadError> {
+        let path = dir.join(LOG);
+        let Some(file) = self.open_log(dir).map_err(failed)? else { return Ok(None) };
+        let mut bytes = vec![0; MAX_HEADER_BYTES];
+        let read = read_full(&*file, &mut bytes, 0).at("reading", &path).map_err(failed)?;
+        bytes.truncate(read);
+        let wrong = |source| HeaderReadError::Header { file: path.display().to_string(), source };
+        let Some(end) = memchr::memchr(b'\n', &bytes) else {
+            let reason = if bytes.is_empty() { "the file is empty" } else { "the line has no end" };
+            return Err(wrong(threadline_session::HeaderError::Invalid { reason: reason.into() }));
+        };
+        bytes.truncate(end + 1);
+        let line = bytes.get(..end).unwrap_or_default();
+        let (header, verified) = Header::decode(line).map_err(wrong)?;
+        Ok(Some(StoredHeader { header, line: bytes, verified }))
+    }
+
+    /// Reads a page of a session's log.
+    ///
+    /// # Errors
+    /// [`BackendError`], also when there is no such session.
+    pub fn page(
+        &self,
+        id: &SessionId,
+        from: ReadPos,
+        max_bytes: usize,
+    ) -> Result<Page, BackendError> {
+        let dir = self.dir(id);
+        let path = dir.join(LOG);
+        let Some(file) = self.open_log(&dir).map_err(failed)? else {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            return Err(BackendError::new(format!("reading {}", path.display()), missing));
+        };
+        let hint = Hint::read_at(&*self.vfs, &dir.join(LOCK));
+        let evidence = Evidence::of(hint.as_ref(), &self.vfs.boot_id());
+        let scanner = Scanner { file: &*file, path: &path, evidence };
+        scanner.page(from, max_bytes).map_err(failed)
+    }
+
+    /// Returns what is known of a session without reading its log.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn stat(&self, id: &SessionId) -> Result<Option<Stat>, BackendError> {
+        let dir = self.dir(id);
+        let path = dir.join(LOG);
+        let Some(meta) = self.vfs.metadata(&path).at("looking at", &path).map_err(failed)? else {
+            return Ok(None);
+        };
+        let (writer, acknowledged) = self.look_at_lock(&dir);
+        Ok(Some(Stat {
+            bytes: meta.len,
+            stamp: Stamp(meta.len, meta.mtime_ns),
+            writer,
+            acknowledged,
+        }))
+    }
+
+    /// Probes the lock for an instant with a shared one, so that reading never needs it.
+    fn look_at_lock(&self, dir: &Path) -> (Option<Holder>, Option<u64>) {
+        let Ok(file) = self.vfs.open(&dir.join(LOCK), Mode::Read) else { return (None, None) };
+        let hint = Hint::read(&*file);
+        let held = matches!(file.try_lock(false), Ok(false));
+        let holder = held.then(|| hint.as_ref().map_or_else(Hint::default, Clone::clone).holder());
+        (holder, hint.and_then(|hint| hint.durable_seq))
+    }
+
+    /// Returns all ids, in no order.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
+        let top = self.root.join(layout::SESSIONS);
+        let mut found = Vec::new();
+        for first in self.folders(&top)? {
+            let depth = if first == layout::OTHER { 1 } else { 2 };
+            let mut level = vec![top.join(&first)];
+            for _ in 0..depth {
+                let mut below = Vec::new();
+                for dir in level {
+                    below.extend(self.folders(&dir)?.into_iter().map(|name| dir.join(name)));
+                }
+                level = below;
+            }
+            for dir in level {
+                for name in self.folders(&dir)? {
+                    found.extend(self.id_of(&dir.join(&name), &name)?);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn id_of(&self, dir: &Path, name: &str) -> Result<Option<SessionId>, BackendError> {
+        let log = dir.join(LOG);
+        if self.vfs.metadata(&log).at("looking at", &log).map_err(failed)?.is_none() {
+            return Ok(None);
+        }
+        let id = match layout::unescape(name) {
+            Some(id) => Some(id),
+            None => self.header_in(dir).ok().flatten().map(|stored| stored.header.id),
+        };
+        // A folder that was put somewhere else is not found by its id, so it is not listed.
+        Ok(id.filter(|id| self.dir(id) == dir))
+    }
+
+    fn folders(&self, dir: &Path) -> Result<Vec<String>, BackendError> {
+        match self.vfs.list(dir) {
+            Ok(entries) => Ok(entries
+                .into_iter()
+                .filter(|entry| entry.is_dir)
+                .filter_map(|entry| entry.name.into_string().ok())
+                .filter(|name| !name.starts_with('.'))
+                .collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed(FileError {
+                deed: "listing",
+                path: dir.to_owned(),
+                source: error,
+            })),
+        }
+    }
+
+    fn check_network(&self) -> Result<(), ClaimError> {
+        let kind = self.vfs.network_kind(&self.root).at("looking at", &self.root);
+        match kind.map_err(claim_failed)? {
+            Some(kind) if !self.allow_network => Err(ClaimError::Backend(BackendError::new(
+                format!("opening {} for writing", self.root.display()),
+                format!(
+                    "it is on {kind}, where locks and appends do not hold between machines; use a \
+                     local folder, or PostgreSQL for many machines"
+                ),
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a session's folder. Returns the folders that got a new entry, deepest first.
+    fn make_dirs(&self, id: &SessionId) -> Result<(PathBuf, Vec<PathBuf>), FileError> {
+        let mut changed = Vec::new();
+        let mut path = self.root.clone();
+        self.make_root(&path, &mut changed)?;
+        for part in layout::parts(id) {
+            let parent = path.clone();
+            path.push(part);
+            if self.make_dir(&path)? {
+                changed.push(parent);
+            }
+        }
+        changed.reverse();
+        Ok((path, changed))
+    }
+
+    fn make_root(&self, path: &Path, changed: &mut Vec<PathBuf>) -> Result<(), FileError> {
+        if self.vfs.metadata(path).at("looking at", path)?.is_some() {
+            return Ok(());
+        }
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            self.make_root(parent, changed)?;
+            changed.push(parent.to_owned());
+        }
+        self.make_dir(path).map(drop)
+    }
+
+    fn make_dir(&self, path: &Path) -> Result<bool, FileError> {
+        match self.vfs.create_dir(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error).at("creating", path),
+        }
+    }
+
+    /// Takes the lock of a session's folder.
+    fn lock(&self, dir: &Path) -> Result<Box<dyn VfsFile>, ClaimError> {
+        let path = dir.join(LOCK);
+        let file = self.vfs.open(&path, Mode::ReadWrite).at("opening", &path);
+        let file = file.map_err(claim_failed)?;
+        for attempt in 0..LOCK_TRIES {
+            if attempt > 0 {
+                self.vfs.pause();
+            }
+            if file.try_lock(true).at("locking", &path).map_err(claim_failed)? {
+                return Ok(file);
+            }
+        }
+        let holder = Hint::read(&*file).unwrap_or_default().holder();
+        Err(ClaimError::Locked { holder })
+    }
+
+    /// Stores a new session, durably, and claims it.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn create(
+        &self,
+        id: &SessionId,
+        header_line: &[u8],
+        batch: &[u8],
+        last_seq: u64,
+    ) -> Result<LogWriter, ClaimError> {
+        self.check_network()?;
+        let exists = || {
+            let log = self.dir(id).join(LOG);
+            let there = self.vfs.metadata(&log).at("looking at", &log).map_err(claim_failed)?;
+            there.map_or(Ok(()), |_| Err(ClaimError::AlreadyExists))
+        };
+        // Before the lock, because whoever is writing the session holds it; and under the lock,
+        // because somebody may have created it between.
+        exists()?;
+        let (dir, changed) = self.make_dirs(id).map_err(claim_failed)?;
+        let lock = self.lock(&dir)?;
+        exists()?;
+        let mut bytes = header_line.to_vec();
+        bytes.extend_from_slice(batch);
+        let mut writer = self.write_new(&dir, lock, &bytes, &changed).map_err(claim_failed)?;
+        writer.durable_seq = Some(last_seq);
+        writer.hint.durable_seq = Some(last_seq);
+        // Synced once, so that after a power cut there is evidence of what was acknowledged.
+        let path = dir.join(LOCK);
+        let noted = writer.hint.write(&*writer.lock, &path).and_then(|()| {
+            writer.lock.sync_data().at("syncing", &path)
+        });
+        if let Err(error) = noted {
+            tracing::warn!(%error, "the lock record could not be written");
+        }
+        Ok(writer)
+    }
+
+    /// Writes a whole log beside its place, then moves it there: it exists with its header and its
+    /// first batch, or not at all.
+    fn write_new(
+        &self,
+        dir: &Path,
+        lock: Box<dyn VfsFile>,
+        bytes: &[u8],
+        changed: &[PathBuf],
+    ) -> Result<LogWriter, FileError> {
+        let (new, log) = (dir.join(NEW_LOG), dir.join(LOG));
+        let write = || -> Result<Box<dyn VfsFile>, FileError> {
+            if self.vfs.metadata(&new).at("looking at", &new)?.is_some() {
+                self.vfs.remove_file(&new).at("removing", &new)?;
+            }
+            let file = self.vfs.open(&new, Mode::CreateNew).at("creating", &new)?;
+            append_all(&*file, bytes).at("writing", &new)?;
+            file.sync_data().at("syncing", &new)?;
+            self.vfs.rename(&new, &log).at("renaming", &new)?;
+            self.vfs.sync_dir(dir).at("syncing", dir)?;
+            for parent in changed {
+                self.vfs.sync_dir(parent).at("syncing", parent)?;
+            }
+            Ok(file)
+        };
+        match write() {
+            Ok(file) => {
+                let hint = self.new_hint(None);
+                Ok(LogWriter {
+                    vfs: self.vfs.clone(),
+                    dir: dir.to_owned(),
+                    file: Some(file),
+                    lock,
+                    len: bytes.len() as u64,
+                    hint,
+                    durable_seq: None,
+                    last_seq: None,
+                    dead: None,
+                })
+            }
+            Err(error) => {
+                // Best effort: what is left is removed by the next attempt too.
+                let _ = self.vfs.remove_file(&new);
+                Err(error)
+            }
+        }
+    }
+
+    fn new_hint(&self, before: Option<&Hint>) -> Hint {
+        Hint {
+            pid: std::process::id(),
+            host: self.vfs.host(),
+            boot_id: self.vfs.boot_id(),
+            epoch: before.map_or(0, |before| before.epoch) + 1,
+            since: self.vfs.now_ms(),
+            durable_seq: before.and_then(|before| before.durable_seq),
+            failed: false,
+        }
+    }
+
+    /// Claims an existing session. The lock's record stays as it is until [`LogWriter::begin`],
+    /// because reading needs it as evidence.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn claim(&self, id: &SessionId) -> Result<LogWriter, ClaimError> {
+        let dir = self.dir(id);
+        let log = dir.join(LOG);
+        let there = self.vfs.metadata(&log).at("looking at", &log).map_err(claim_failed)?;
+        if there.is_none() {
+            return Err(ClaimError::NotFound);
+        }
+        self.check_network()?;
+        let lock = self.lock(&dir)?;
+        let before = Hint::read(&*lock);
+        Ok(LogWriter {
+            vfs: self.vfs.clone(),
+            hint: self.new_hint(before.as_ref()),
+            durable_seq: before.and_then(|before| before.durable_seq),
+            dir,
+            file: None,
+            lock,
+            len: 0,
+            last_seq: None,
+            dead: None,
+        })
+    }
+
+    /// Deletes a session.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
+        let claim = self.claim(id)?;
+        let dir = claim.dir.clone();
+        let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+            return Err(ClaimError::NotFound);
+        };
+        let gone = parent.join(format!("{DELETED}{}", name.to_string_lossy()));
+        let remove = || -> Result<(), FileError> {
+            self.remove_tree(&gone)?;
+            self.vfs.rename(&dir, &gone).at("renaming", &dir)?;
+            self.vfs.sync_dir(parent).at("syncing", parent)?;
+            self.remove_tree(&gone)
+        };
+        remove().map_err(claim_failed)
+    }
+
+    fn remove_tree(&self, path: &Path) -> Result<(), FileError> {
+        if self.vfs.metadata(path).at("looking at", path)?.is_none() {
+            return Ok(());
+        }
+        for entry in self.vfs.list(path).at("listing", path)? {
+            let below = path.join(&entry.name);
+            if entry.is_dir {
+                self.remove_tree(&below)?;
+            } else {
+                self.vfs.remove_file(&below).at("removing", &below)?;
+            }
+        }
+        self.vfs.remove_dir(path).at("removing", path)
+    }
+}
+
+fn append_all(file: &dyn VfsFile, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match file.append(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The one writer of a session. Dropping it frees the session.
+pub struct LogWriter {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    file: Option<Box<dyn VfsFile>>,
+    lock: Box<dyn VfsFile>,
+    /// Length of the log up to the last whole record.
+    len: u64,
+    hint: Hint,
+    durable_seq: Option<u64>,
+    last_seq: Option<u64>,
+    /// The first failure, after which nothing is written any more.
+    dead: Option<WriteError>,
+}
+
+impl std::fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogWriter").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl LogWriter {
+    fn poison(&mut self, error: &FileError) -> WriteError {
+        let dead = WriteError::Poisoned { reason: error.to_string() };
+        self.dead.get_or_insert(dead).clone()
+    }
+
+    /// Continues behind the end of the log, moving torn bytes aside first.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub fn begin(&mut self, end: LogEnd) -> Result<Option<Recovered>, WriteError> {
+        let path = self.dir.join(LOG);
+        match self.recover(&path, end) {
+            Ok(recovered) => Ok(recovered),
+            Err(error) if error.is_full() => {
+                Err(WriteError::StorageFull { what: error.to_string() })
+            }
+            Err(error) => Err(self.poison(&error)),
+        }
+    }
+
+    fn recover(&mut self, path: &Path, end: LogEnd) -> Result<Option<Recovered>, FileError> {
+        let file = self.vfs.open(path, Mode::Append).at("opening", path)?;
+        let mut recovered = None;
+        let mut len = file.len().at("measuring", path)?;
+        if let Some(torn) = end.torn {
+            let kept = self.quarantine(&*file, path, torn.offset, len)?;
+            file.set_len(torn.offset).at("cutting", path)?;
+            file.sync_data().at("syncing", path)?;
+            len = torn.offset;
+            recovered = Some(Recovered { torn, moved_to: kept.display().to_string() });
+        }
+        self.len = len;
+        self.last_seq = end.next.seq.checked_sub(1);
+        // The record may claim more than a log that was cut since it was copied here.
+        self.durable_seq = self.durable_seq.min(self.last_seq);
+        self.hint.durable_seq = self.hint.durable_seq.min(self.last_seq);
+        self.file = Some(file);
+        self.hint.write(&*self.lock, &self.dir.join(LOCK))?;
+        Ok(recovered)
+    }
+
+    /// Copies bytes aside, durably, before they are cut off.
+    fn quarantine(
+        &self,
+        file: &dyn VfsFile,
+        path: &Path,
+        offset: u64,
+        end: u64,
+    ) -> Result<PathBuf, FileError> {
+        let dir = self.dir.join(QUARANTINE);
+        match self.vfs.create_dir(&dir) {
+            Ok(()) => self.vfs.sync_dir(&self.dir).at("syncing", &self.dir)?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).at("creating", &dir),
+        }
+        let mut attempt = 0;
+        let (kept, copy) = loop {
+            let name = match attempt {
+                0 => format!("log-{offset}.bin"),
+                n => format!("log-{offset}-{n}.bin"),
+            };
+            let kept = dir.join(name);
+            match self.vfs.open(&kept, Mode::CreateNew) {
+                Ok(copy) => break (kept, copy),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => attempt += 1,
+                Err(error) => return Err(error).at("creating", &kept),
+            }
+        };
+        let mut buf = vec![0; 64 << 10];
+        let mut at = offset;
+        while at < end {
+            let read = read_full(file, &mut buf, at).at("reading", path)?;
+            if read == 0 {
+                break;
+            }
+            append_all(&*copy, buf.get(..read).unwrap_or_default()).at("writing", &kept)?;
+            at += read as u64;
+        }
+        copy.sync_data().at("syncing", &kept)?;
+        self.vfs.sync_dir(&dir).at("syncing", &dir)?;
+        Ok(kept)
+    }
+
+    /// Appends the lines of one batch, and syncs if asked to.
+    ///
+    /// # Errors
+    /// [`WriteError`]. After [`WriteError::StorageFull`] nothing of the batch remains and the
+    /// writer can go on; after anything else it refuses everything.
+    pub fn append(&mut self, batch: &[u8], last_seq: u64, sync: bool) -> Result<(), WriteError> {
+        self.write(batch, last_seq)?;
+        if sync { self.sync() } else { Ok(()) }
+    }
+
+    /// Writes a batch without syncing.
+    pub(crate) fn write(&mut self, batch: &[u8], last_seq: u64) -> Result<(), WriteError> {
+        if let Some(dead) = &self.dead {
+            return Err(dead.clone());
+        }
+        self.check_fence()?;
+        let path = self.dir.join(LOG);
+        let Some(file) = &self.file else {
+            return Err(WriteError::Poisoned { reason: "appended before begin".into() });
+        };
+        match append_all(&**file, batch).at("writing", &path) {
+            Ok(()) => {
+                self.len += batch.len() as u64;
+                self.last_seq = Some(last_seq);
+                Ok(())
+            }
+            Err(error) => Err(self.roll_back(&path, &error)),
+        }
+    }
+
+    /// Cuts off what a failed write may have left. Never tries the record again: on some file
+    /// systems the next write succeeds behind a torn one.
+    fn roll_back(&mut self, path: &Path, error: &FileError) -> WriteError {
+        let cut = match &self.file {
+            Some(file) => file
+                .set_len(self.len)
+                .at("cutting", path)
+                .and_then(|()| file.sync_data().at("syncing", path)),
+            None => Ok(()),
+        };
+        match cut {
+            Ok(()) if error.is_full() => {
+                // What had been written before the failed record was synced with the cut.
+                self.durable_seq = self.last_seq;
+                self.note_durable();
+                WriteError::StorageFull { what: error.to_string() }
+            }
+            Ok(()) => self.poison(error),
+            Err(second) => {
+                self.note_failed();
+                let both = format!("{error}; then {second}");
+                self.dead.get_or_insert(WriteError::Poisoned { reason: both }).clone()
+            }
+        }
+    }
+
+    fn check_fence(&mut self) -> Result<(), WriteError> {
+        let path = self.dir.join(LOG);
+        let len = match &self.file {
+            Some(file) => file.len().at("measuring", &path),
+            None => Ok(self.len),
+        };
+        let len = len.map_err(|error| self.poison(&error))?;
+        let record = Hint::read(&*self.lock);
+        let taken = record.as_ref().is_some_and(|record| record.epoch > self.hint.epoch);
+        if len == self.len && !taken {
+            return Ok(());
+        }
+        let by = match record.filter(|_| taken) {
+            Some(record) => record.holder().to_string(),
+            None => format!("someone who changed {} from {} to {len} bytes", path.display(), self.len),
+        };
+        Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone())
+    }
+
+    /// Brings everything written so far to stable storage.
+    ///
+    /// # Errors
+    /// [`WriteError::Poisoned`]: after a failed sync the system may drop the data and say nothing
+    /// of it the next time, so nothing is tried again.
+    pub fn sync(&mut self) -> Result<(), WriteError> {
+        if let Some(dead) = &self.dead {
+            return Err(dead.clone());
+        }
+        let path = self.dir.join(LOG);
+        let synced = match &self.file {
+            Some(file) => file.sync_data().at("syncing", &path),
+            None => Ok(()),
+        };
+        match synced {
+            Ok(()) => {
+                self.durable_seq = self.last_seq.max(self.durable_seq);
+                self.note_durable();
+                Ok(())
+            }
+            Err(error) => {
+                self.note_failed();
+                Err(self.poison(&error))
+            }
+        }
+    }
+
+    fn note_durable(&mut self) {
+        self.hint.durable_seq = self.durable_seq;
+        self.note();
+    }
+
+    /// The next writer must not believe what it can read behind the last good sync.
+    fn note_failed(&mut self) {
+        self.hint.failed = true;
+        self.note();
+        let _ = self.lock.sync_data();
+    }
+
+    fn note(&self) {
+        if let Err(error) = self.hint.write(&*self.lock, &self.dir.join(LOCK)) {
+            tracing::warn!(%error, "the lock record could not be written");
+        }
+    }
+}

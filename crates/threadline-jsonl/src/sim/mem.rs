@@ -1,0 +1,416 @@
+//! A file system in memory that knows what a crash would leave.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::io::Errno;
+
+use super::{
+    crash::Wreck,
+    disk::{Change, DirNode, Disk, FileNode, Ino, Node, errno},
+    fate::Fate,
+};
+use crate::vfs::{DirEntry, Meta, Mode, Vfs, VfsFile};
+
+/// What was asked of a [`MemVfs`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Reads of file content.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Writes and appends.
+    pub writes: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+    /// Syncs of folders.
+    pub dir_syncs: u64,
+    /// Times that somebody waited for a lock.
+    pub pauses: u64,
+}
+
+#[derive(Debug)]
+struct Lock {
+    ino: Ino,
+    handle: u64,
+    exclusive: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    disk: Disk,
+    locks: Vec<Lock>,
+    handles: u64,
+    ops: u64,
+    freeze_at: Option<u64>,
+    frozen: bool,
+    inflight: Option<(Ino, Change)>,
+    stats: Stats,
+}
+
+impl State {
+    fn alive(&self) -> io::Result<()> {
+        if self.frozen { Err(io::Error::other("the process is dead")) } else { Ok(()) }
+    }
+
+    /// Counts a mutating operation. At the chosen one the process dies.
+    fn mutate(&mut self) -> io::Result<()> {
+        self.alive()?;
+        self.ops += 1;
+        if self.freeze_at.is_some_and(|at| self.ops >= at) {
+            self.frozen = true;
+        }
+        self.alive()
+    }
+}
+
+/// A file system in memory. Clones are the same file system.
+#[derive(Clone)]
+pub struct MemVfs {
+    state: Arc<Mutex<State>>,
+}
+
+impl fmt::Debug for MemVfs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemVfs").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Default for MemVfs {
+    fn default() -> Self {
+        Self::of(Disk::new())
+    }
+}
+
+impl MemVfs {
+    /// Makes an empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn of(disk: Disk) -> Self {
+        let state = State {
+            disk,
+            locks: Vec::new(),
+            handles: 0,
+            ops: 0,
+            freeze_at: None,
+            frozen: false,
+            inflight: None,
+            stats: Stats::default(),
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what was asked for so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.state().stats
+    }
+
+    /// Returns how many mutating operations there were so far, also failed ones.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.state().ops
+    }
+
+    /// Lets the process die at the `n`-th mutating operation from now, counted from 1. That one
+    /// and everything after it fails.
+    pub fn freeze_at(&self, n: u64) {
+        let mut state = self.state();
+        state.freeze_at = Some(state.ops + n);
+    }
+
+    /// Returns whether the process has died.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.state().frozen
+    }
+
+    /// Returns every image that a crash at this moment may leave, each distinct one once.
+    pub fn crash_states(&self) -> impl Iterator<Item = (Fate, Self)> + use<> {
+        let state = self.state();
+        let wreck = Wreck { disk: state.disk.clone(), inflight: state.inflight.clone() };
+        drop(state);
+        wreck.images().map(|(fate, disk)| (fate, Self::of(disk)))
+    }
+
+    /// Returns a file's content as it is read now.
+    #[must_use]
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let state = self.state();
+        let ino = state.disk.resolve(path).ok()?;
+        state.disk.file(ino).ok().map(|file| file.cache.clone())
+    }
+
+    /// Puts a file there, with the folders above it, all on stable storage, uncounted.
+    ///
+    /// # Errors
+    /// When a folder of the path is a file or the path a folder.
+    pub fn put(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        let disk = &mut state.disk;
+        let above: Vec<_> = path.ancestors().skip(1).collect();
+        for dir in above.into_iter().rev() {
+            if disk.resolve(dir).is_err() {
+                disk.link_new(dir, Node::Dir(DirNode::default()))?;
+            }
+        }
+        let ino = match disk.resolve(path) {
+            Ok(ino) => ino,
+            Err(_) => disk.link_new(path, Node::File(FileNode::default()))?,
+        };
+        let mtime_ns = disk.tick();
+        let (cache, durable) = (content.to_vec(), content.to_vec());
+        *disk.file_mut(ino)? = FileNode { cache, durable, pending: Vec::new(), mtime_ns };
+        for node in disk.nodes.values_mut() {
+            if let Node::Dir(dir) = node {
+                dir.sync();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the paths of all files, in a fixed order.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let state = self.state();
+        let tree = state.disk.tree().into_iter();
+        tree.filter(|(_, ino)| state.disk.file(*ino).is_ok()).map(|(path, _)| path).collect()
+    }
+
+    pub(super) fn open_file(&self, path: &Path, mode: Mode) -> io::Result<MemFile> {
+        let mut state = self.state();
+        state.alive()?;
+        let ino = match (state.disk.resolve(path), mode) {
+            (Ok(_), Mode::CreateNew) => return errno(Errno::EXIST),
+            (Ok(ino), _) => {
+                state.disk.file(ino)?;
+                ino
+            }
+            (Err(error), Mode::CreateNew | Mode::ReadWrite)
+                if error.kind() == io::ErrorKind::NotFound =>
+            {
+                state.mutate()?;
+                let mtime_ns = state.disk.tick();
+                let node = FileNode { mtime_ns, ..FileNode::default() };
+                state.disk.link_new(path, Node::File(node))?
+            }
+            (Err(error), _) => return Err(error),
+        };
+        state.handles += 1;
+        Ok(MemFile { vfs: self.clone(), ino, mode, handle: state.handles })
+    }
+}
+
+/// An open file of a [`MemVfs`].
+pub(super) struct MemFile {
+    vfs: MemVfs,
+    ino: Ino,
+    mode: Mode,
+    handle: u64,
+}
+
+impl Drop for MemFile {
+    fn drop(&mut self) {
+        self.vfs.state().locks.retain(|lock| lock.handle != self.handle);
+    }
+}
+
+impl MemFile {
+    /// Forgets what was not synced, as a failed sync does: it is gone at once, or it can still be
+    /// read but will never reach the disk.
+    pub(super) fn lose_unsynced(&self, readable: bool) {
+        let mut state = self.vfs.state();
+        if let Ok(file) = state.disk.file_mut(self.ino) {
+            file.pending.clear();
+            if !readable {
+                file.cache.clone_from(&file.durable);
+            }
+        }
+    }
+
+    fn write(&self, bytes: &[u8], offset: Option<usize>) -> io::Result<usize> {
+        let mut guard = self.vfs.state();
+        let state = &mut *guard;
+        let end = state.disk.file(self.ino)?.cache.len();
+        let change = Change::Write { offset: offset.unwrap_or(end), bytes: bytes.to_vec() };
+        let was_alive = !state.frozen;
+        if let Err(error) = state.mutate() {
+            if was_alive {
+                state.inflight = Some((self.ino, change));
+            }
+            return Err(error);
+        }
+        state.stats.writes += 1;
+        state.stats.bytes_written += bytes.len() as u64;
+        let mtime_ns = state.disk.tick();
+        state.disk.file_mut(self.ino)?.change(change, mtime_ns);
+        Ok(bytes.len())
+    }
+}
+
+fn size(n: u64) -> io::Result<usize> {
+    usize::try_from(n).map_err(|_| Errno::FBIG.into())
+}
+
+impl VfsFile for MemFile {
+    fn len(&self) -> io::Result<u64> {
+        let state = self.vfs.state();
+        state.alive()?;
+        Ok(state.disk.file(self.ino)?.cache.len() as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut guard = self.vfs.state();
+        let state = &mut *guard;
+        state.alive()?;
+        let file = state.disk.file(self.ino)?;
+        let rest = file.cache.get(size(offset)?..).unwrap_or_default();
+        let read = rest.len().min(buf.len());
+        for (to, from) in buf.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        state.stats.reads += 1;
+        state.stats.bytes_read += read as u64;
+        Ok(read)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self.mode {
+            Mode::Append | Mode::CreateNew => self.write(bytes, None),
+            Mode::Read | Mode::ReadWrite => errno(Errno::BADF),
+        }
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        match self.mode {
+            Mode::ReadWrite => self.write(bytes, Some(size(offset)?)),
+            Mode::Read | Mode::Append | Mode::CreateNew => errno(Errno::BADF),
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        if self.mode == Mode::Read {
+            return errno(Errno::INVAL);
+        }
+        let mut state = self.vfs.state();
+        state.mutate()?;
+        let mtime_ns = state.disk.tick();
+        state.disk.file_mut(self.ino)?.change(Change::SetLen(size(len)?), mtime_ns);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.vfs.state();
+        state.mutate()?;
+        state.stats.syncs += 1;
+        state.disk.file_mut(self.ino)?.sync();
+        Ok(())
+    }
+
+    fn try_lock(&self, exclusive: bool) -> io::Result<bool> {
+        let mut state = self.vfs.state();
+        state.alive()?;
+        let (ino, handle) = (self.ino, self.handle);
+        let mut others = state.locks.iter().filter(|l| l.ino == ino && l.handle != handle);
+        if others.any(|lock| exclusive || lock.exclusive) {
+            return Ok(false);
+        }
+        state.locks.retain(|lock| lock.handle != handle);
+        state.locks.push(Lock { ino, handle, exclusive });
+        Ok(true)
+    }
+}
+
+impl Vfs for MemVfs {
+    fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn VfsFile>> {
+        Ok(Box::new(self.open_file(path, mode)?))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        state.disk.link_new(path, Node::Dir(DirNode::default())).map(drop)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        state.stats.dir_syncs += 1;
+        let ino = state.disk.resolve(path)?;
+        state.disk.dir_mut(ino)?.sync();
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        state.disk.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        state.disk.unlink(path, false)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        state.disk.unlink(path, true)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let state = self.state();
+        state.alive()?;
+        let dir = state.disk.dir(state.disk.resolve(path)?)?;
+        let is_dir = |ino: &Ino| matches!(state.disk.nodes.get(ino), Some(Node::Dir(_)));
+        let entries = dir.cache.iter();
+        Ok(entries.map(|(name, ino)| DirEntry { name: name.clone(), is_dir: is_dir(ino) }).collect())
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Option<Meta>> {
+        let state = self.state();
+        state.alive()?;
+        let Ok(ino) = state.disk.resolve(path) else { return Ok(None) };
+        Ok(match state.disk.nodes.get(&ino) {
+            Some(Node::File(file)) => {
+                let len = file.cache.len() as u64;
+                Some(Meta { len, mtime_ns: file.mtime_ns, is_dir: false })
+            }
+            Some(Node::Dir(_)) => Some(Meta { len: 0, mtime_ns: 0, is_dir: true }),
+            None => None,
+        })
+    }
+
+    fn network_kind(&self, _path: &Path) -> io::Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn boot_id(&self) -> String {
+        format!("boot-{}", self.state().disk.boot)
+    }
+
+    fn host(&self) -> String {
+        "mem".into()
+    }
+
+    fn now_ms(&self) -> u64 {
+        1_764_460_800_000 + self.state().disk.tick()
+    }
+
+    fn pause(&self) {
+        self.state().stats.pauses += 1;
+    }
+}

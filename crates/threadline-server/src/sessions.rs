@@ -1,0 +1,365 @@
+//! Finding, showing, changing and ending sessions.
+
+use axum::{Json, extract::State, http::StatusCode};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
+use threadline_session::{
+    Header, Item, NormaliseReport, Payload, Request, RunId, SessionId, Turn, TurnHead, normalise,
+    payload::{ModelRef, StepStart},
+    types,
+};
+use threadline_store::{
+    Archived, Damage, Entry, Inspected, ListFilter, ReadError, ReadPos, SessionSummary,
+    limits::{LIST_LIMIT, MAX_LIST_LIMIT},
+};
+
+use crate::{
+    error::{Code, Problem},
+    input::{self, Body, Params, Path},
+    limits::{LOG_LIMIT, MAX_LOG_LIMIT},
+    state::Shared,
+};
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SessionPage {
+    sessions: Vec<SessionSummary>,
+    next_cursor: Option<String>,
+}
+
+/// `GET /api/agent/sessions`
+pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer<SessionPage> {
+    let archived = [("false", Archived::No), ("true", Archived::Only), ("all", Archived::All)];
+    let filter = ListFilter {
+        query: params.get("query").map(str::to_owned),
+        archived: params.choice("archived", Archived::No, &archived)?,
+        cwd: None,
+    };
+    let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
+    let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
+    let page = shared.agents.store().list(&filter, params.get("cursor"), limit).await?;
+    Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next }))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct SessionDetail {
+    header: Header,
+    summary: SessionSummary,
+    turns: Vec<TurnHead>,
+}
+
+/// `GET /api/agent/sessions/{id}`
+pub(crate) async fn show(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Answer<SessionDetail> {
+    let id = input::session_id(id)?;
+    let store = shared.agents.store();
+    let inspected = store.inspect(&id).await?;
+    let summary = store.summary(&id).await?;
+    let turns = inspected.view.turns().iter().map(|turn| turn.head.clone()).collect();
+    Ok(Json(SessionDetail { header: inspected.header, summary, turns }))
+}
+
+/// `PATCH /api/agent/sessions/{id}`
+pub(crate) async fn update(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Body(body): Body,
+) -> Answer<SessionSummary> {
+    let id = input::session_id(id)?;
+    let (patch, revision) = input::summary_patch(&body)?;
+    Ok(Json(shared.agents.store().update(&id, patch, revision).await?))
+}
+
+/// `DELETE /api/agent/sessions/{id}`
+pub(crate) async fn delete(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id = input::session_id(id)?;
+    if shared.agents.running(&id).is_some() {
+        return Err(Problem::new(Code::SessionBusy, format!("session {id} has a run"))
+            .hint("wait for the run to end, or cancel it"));
+    }
+    shared.agents.store().delete(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Turns {
+    turns: Vec<Turn>,
+    /// The last stored event; -1 when there is none. Closers that are only shown do not count.
+    last_seq: i64,
+    running: bool,
+    status: Value,
+    damage: Option<Damage>,
+}
+
+impl Turns {
+    fn new(inspected: Inspected) -> Self {
+        let transcript = inspected.view.transcript();
+        let damage = inspected.damage.into_iter().next();
+        let status = if damage.is_some() {
+            json!("damaged")
+        } else if inspected.unsupported.is_some() {
+            json!("unsupported")
+        } else {
+            json!(transcript.status())
+        };
+        let shown = transcript.next_seq().saturating_sub(inspected.unstored as u64);
+        Self {
+            turns: inspected.view.turns().to_vec(),
+            last_seq: i64::try_from(shown).unwrap_or(i64::MAX) - 1,
+            running: transcript.open_turn().is_some() && inspected.stat.writer.is_some(),
+            status,
+            damage,
+        }
+    }
+
+    fn unreadable(damage: Damage) -> Self {
+        Self {
+            turns: Vec::new(),
+            last_seq: -1,
+            running: false,
+            status: json!("damaged"),
+            damage: Some(damage),
+        }
+    }
+}
+
+/// `GET /api/agent/sessions/{id}/turns`
+pub(crate) async fn turns(State(shared): State<Shared>, Path(id): Path<String>) -> Answer<Turns> {
+    let id = input::session_id(id)?;
+    match shared.agents.store().inspect(&id).await {
+        Ok(inspected) => Ok(Json(Turns::new(inspected))),
+        Err(ReadError::Corrupt { damage, .. }) => Ok(Json(Turns::unreadable(damage))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct History {
+    items: Vec<Value>,
+    report: NormaliseReport,
+}
+
+/// `GET /api/agent/sessions/{id}/history`
+pub(crate) async fn history(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Answer<History> {
+    let id = input::session_id(id)?;
+    let inspected = shared.agents.store().inspect(&id).await?;
+    let transcript = inspected.view.transcript();
+    let items = transcript.surface().map(|(seq, item)| surface_item(seq, item)).collect();
+    let target = transcript.context().map_or_else(
+        || shared.agents.config().models.default_model().clone(),
+        |context| ModelRef { provider: context.provider.clone(), name: context.model.clone() },
+    );
+    let (_, report) = normalise(transcript, &target);
+    Ok(Json(History { items, report }))
+}
+
+fn surface_item(seq: u64, item: &Item) -> Value {
+    match item {
+        Item::System(prompt) => json!({
+            "seq": seq, "role": "system", "text": prompt.text, "tools": prompt.tools,
+        }),
+        Item::User(message) => json!({
+            "seq": seq, "role": "user", "source": message.source, "content": message.content,
+        }),
+        Item::Assistant(message) => json!({
+            "seq": seq, "role": "assistant", "step": message.step, "model": message.model,
+            "stopReason": message.stop_reason, "interrupted": message.interrupted,
+            "content": message.content,
+        }),
+        Item::ToolResult(result) => json!({
+            "seq": seq, "role": "tool", "callId": result.call_id, "name": result.name,
+            "outcome": result.outcome, "isError": result.is_error,
+            "synthetic": result.synthetic, "content": result.content,
+        }),
+        Item::Summary(summary) => json!({
+            "seq": seq, "role": "summary", "replaces": summary.replaces,
+            "content": summary.summary,
+        }),
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestHead {
+    step: u64,
+    turn: u64,
+    seq: u64,
+    fingerprint: String,
+    items: u64,
+    bytes: u64,
+}
+
+impl RequestHead {
+    fn new(seq: u64, start: StepStart) -> Self {
+        let StepStart { turn, step, request } = start;
+        Self {
+            step,
+            turn,
+            seq,
+            fingerprint: request.fingerprint,
+            items: request.items,
+            bytes: request.bytes,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Requests {
+    requests: Vec<RequestHead>,
+    /// Damage that the list ends at.
+    damage: Option<Damage>,
+}
+
+/// `GET /api/agent/sessions/{id}/requests`
+pub(crate) async fn requests(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Answer<Requests> {
+    let id = input::session_id(id)?;
+    let mut requests = Vec::new();
+    let read = shared.agents.store().each_event(&id, |line| {
+        if line.event.kind == types::STEP_START
+            && let Ok(Payload::StepStart(start)) = line.event.payload()
+        {
+            requests.push(RequestHead::new(line.event.seq, start));
+        }
+        true
+    });
+    let damage = match read.await {
+        Ok(()) => None,
+        Err(ReadError::Corrupt { damage, .. }) => Some(damage),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Json(Requests { requests, damage }))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestDetail {
+    step: u64,
+    turn: u64,
+    seq: u64,
+    request: Request,
+    /// What the provider is sent; `null` when the provider is not set up here.
+    body: Option<Value>,
+    fingerprint: FingerprintCheck,
+    items: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct FingerprintCheck {
+    recorded: String,
+    rebuilt: String,
+    r#match: bool,
+}
+
+/// `GET /api/agent/sessions/{id}/requests/{step}`
+pub(crate) async fn request(
+    State(shared): State<Shared>,
+    Path((id, step)): Path<(String, String)>,
+) -> Answer<RequestDetail> {
+    let id = input::session_id(id)?;
+    let step = input::whole(&step)
+        .ok_or_else(|| Problem::field("step", "`step` must be the number of a step"))?;
+    let found = shared.agents.store().request_of_step(&id, step).await?;
+    let Some(rebuilt) = found else {
+        let detail = format!("session {id} has no step {step}");
+        return Err(Problem::new(Code::StepNotFound, detail));
+    };
+    let rebuilt = rebuilt?;
+    let print = rebuilt.request.fingerprint()?;
+    let models = &shared.agents.config().models;
+    let provider = models.provider(&rebuilt.request.provider).ok();
+    let body = provider.map(|provider| provider.body(&rebuilt.request));
+    let recorded = rebuilt.start.request;
+    Ok(Json(RequestDetail {
+        step: rebuilt.start.step,
+        turn: rebuilt.start.turn,
+        seq: rebuilt.seq,
+        request: rebuilt.request,
+        body,
+        fingerprint: FingerprintCheck {
+            r#match: recorded.fingerprint == print.hash,
+            recorded: recorded.fingerprint,
+            rebuilt: print.hash,
+        },
+        items: recorded.items,
+        bytes: recorded.bytes,
+    }))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct LogPage {
+    lines: Vec<Box<RawValue>>,
+    next: Option<u64>,
+    /// Damage within the page.
+    damage: Vec<Damage>,
+}
+
+/// `GET /api/agent/sessions/{id}/log`
+pub(crate) async fn log(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Answer<LogPage> {
+    let id = input::session_id(id)?;
+    let from = params.number("from", 0, 0..=u64::MAX)?;
+    let limit = params.number("limit", LOG_LIMIT as u64, 1..=MAX_LOG_LIMIT as u64)?;
+    let limit = usize::try_from(limit).unwrap_or(LOG_LIMIT);
+    let page = shared.agents.store().read(&id, ReadPos::at(from), limit).await?;
+    let (mut lines, mut damage) = (Vec::new(), Vec::new());
+    for entry in page.entries {
+        match entry {
+            Entry::Line(line) => {
+                let text = String::from_utf8_lossy(&line.raw).into_owned();
+                lines.push(RawValue::from_string(text).map_err(|e| {
+                    Problem::new(Code::Internal, format!("event {}: {e}", line.event.seq))
+                })?);
+            }
+            Entry::Damage(found) => damage.push(found),
+        }
+    }
+    Ok(Json(LogPage { lines, next: page.next.map(|next| next.seq), damage }))
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Cancelled {
+    run_id: RunId,
+}
+
+/// `POST /api/agent/sessions/{id}/cancel`
+pub(crate) async fn cancel(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<(StatusCode, Json<Cancelled>), Problem> {
+    let id = input::session_id(id)?;
+    if let Some(run) = shared.agents.running(&id) {
+        run.cancel();
+        return Ok((StatusCode::ACCEPTED, Json(Cancelled { run_id: run.run_id().clone() })));
+    }
+    Err(not_running(&shared, &id).await)
+}
+
+async fn not_running(shared: &Shared, id: &SessionId) -> Problem {
+    match shared.agents.store().stat(id).await {
+        Err(error) => error.into(),
+        Ok(stat) => match stat.writer.filter(|writer| writer.pid != std::process::id()) {
+            Some(holder) => {
+                Problem::new(Code::Locked, format!("session {id} is being written by {holder}"))
+                    .hint("cancel it there")
+            }
+            None => Problem::new(Code::NotRunning, format!("session {id} has no run")),
+        },
+    }
+}
