@@ -18,10 +18,10 @@ use tempfile::TempDir;
 use threadline_strict_model::{Reply, StrictModel};
 
 /// Longest wait for anything; a test that runs into it has found a hang.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a condition holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < end, "waited in vain: {what}");
@@ -31,14 +31,14 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A home, a store and a working directory that nothing else uses.
-pub struct World {
+pub(crate) struct World {
     dir: TempDir,
     /// Environment of every call.
-    pub env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["home", "work"] {
             fs::create_dir(dir.path().join(name)).unwrap();
@@ -57,19 +57,19 @@ impl World {
         world
     }
 
-    pub fn root(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> PathBuf {
         self.dir.path().canonicalize().unwrap()
     }
 
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.root().join("home")
     }
 
-    pub fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.root().join("work")
     }
 
-    pub fn store(&self) -> PathBuf {
+    pub(crate) fn store(&self) -> PathBuf {
         match self.env.get("THREADLINE_HOME") {
             Some(store) => PathBuf::from(store),
             None => self.root().join("store"),
@@ -77,12 +77,12 @@ impl World {
     }
 
     /// Points every call at a strict model server.
-    pub fn with_model(mut self, strict: &Strict) -> Self {
+    pub(crate) fn with_model(mut self, strict: &Strict) -> Self {
         self.use_model(strict);
         self
     }
 
-    pub fn use_model(&mut self, strict: &Strict) {
+    pub(crate) fn use_model(&mut self, strict: &Strict) {
         let config = self.home().join(".config/threadline");
         fs::create_dir_all(&config).unwrap();
         let text = format!(
@@ -93,18 +93,18 @@ impl World {
         self.env.insert("OPENAI_API_KEY".into(), "test".into());
     }
 
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_threadline"));
         command.args(args).env_clear().envs(&self.env).current_dir(self.work());
         command
     }
 
     /// Calls the program with nothing on standard input and waits for its end.
-    pub fn call(&self, args: &[&str]) -> Called {
+    pub(crate) fn call(&self, args: &[&str]) -> Called {
         self.call_with(args, b"")
     }
 
-    pub fn call_with(&self, args: &[&str], input: &[u8]) -> Called {
+    pub(crate) fn call_with(&self, args: &[&str], input: &[u8]) -> Called {
         let mut child = self
             .command(args)
             .stdin(Stdio::piped())
@@ -125,12 +125,12 @@ impl World {
     }
 
     /// Starts the program and reads its lines as they come.
-    pub fn start(&self, args: &[&str]) -> Running {
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
         Running::new(self.command(args), None)
     }
 
     /// Starts the program at a terminal: standard input and error are one, output is read apart.
-    pub fn start_at_terminal(&self, args: &[&str]) -> Running {
+    pub(crate) fn start_at_terminal(&self, args: &[&str]) -> Running {
         let (main, side) = terminal();
         let mut command = self.command(args);
         command.stdin(side.try_clone().unwrap()).stderr(side);
@@ -138,32 +138,32 @@ impl World {
     }
 
     /// Runs a first turn on the demonstration and returns its session.
-    pub fn hello(&self) -> String {
+    pub(crate) fn hello(&self) -> String {
         let called = self.call(&["run", "--json", "--provider", "offline", "hello"]);
         called.ok();
         called.lines()[0]["sessionId"].as_str().unwrap().to_owned()
     }
 
     /// Returns the log of a session.
-    pub fn log_path(&self, id: &str) -> PathBuf {
+    pub(crate) fn log_path(&self, id: &str) -> PathBuf {
         let mut found = self.files();
         found.retain(|path| path.ends_with(format!("{id}/log.jsonl")));
         assert_eq!(found.len(), 1, "log of {id} among {found:?}");
         found.remove(0)
     }
 
-    pub fn log(&self, id: &str) -> Vec<u8> {
+    pub(crate) fn log(&self, id: &str) -> Vec<u8> {
         fs::read(self.log_path(id)).unwrap()
     }
 
     /// Returns the events of a session's log, without its header.
-    pub fn events(&self, id: &str) -> Vec<Value> {
+    pub(crate) fn events(&self, id: &str) -> Vec<Value> {
         let log = String::from_utf8(self.log(id)).unwrap();
         log.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Returns all files of the store.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
                 let path = entry.path();
@@ -177,7 +177,7 @@ impl World {
     }
 
     /// Returns the bytes of all files of the store.
-    pub fn snapshot(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn snapshot(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         self.files().into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     }
 }
@@ -196,33 +196,33 @@ fn terminal() -> (OwnedFd, OwnedFd) {
 /// What a call gave.
 #[derive(Debug)]
 #[must_use]
-pub struct Called {
-    pub args: Vec<String>,
-    pub stdout: String,
-    pub stderr: String,
-    pub status: ExitStatus,
+pub(crate) struct Called {
+    pub(crate) args: Vec<String>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) status: ExitStatus,
     root: PathBuf,
 }
 
 impl Called {
-    pub fn code(&self) -> Option<i32> {
+    pub(crate) fn code(&self) -> Option<i32> {
         self.status.code()
     }
 
     #[track_caller]
-    pub fn ok(&self) -> &Self {
+    pub(crate) fn ok(&self) -> &Self {
         self.exits(0)
     }
 
     #[track_caller]
-    pub fn exits(&self, code: i32) -> &Self {
+    pub(crate) fn exits(&self, code: i32) -> &Self {
         assert_eq!(self.code(), Some(code), "{self:#?}");
         self
     }
 
     /// Standard error holds all these texts.
     #[track_caller]
-    pub fn says(&self, texts: &[&str]) -> &Self {
+    pub(crate) fn says(&self, texts: &[&str]) -> &Self {
         for text in texts {
             assert!(self.stderr.contains(text), "`{text}` is not in {self:#?}");
         }
@@ -231,7 +231,7 @@ impl Called {
 
     /// Standard output holds all these texts.
     #[track_caller]
-    pub fn prints(&self, texts: &[&str]) -> &Self {
+    pub(crate) fn prints(&self, texts: &[&str]) -> &Self {
         for text in texts {
             assert!(self.stdout.contains(text), "`{text}` is not in {self:#?}");
         }
@@ -240,7 +240,7 @@ impl Called {
 
     /// Standard output as lines of JSON.
     #[track_caller]
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         let parse = |line: &str| {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}: {self:#?}"))
         };
@@ -249,14 +249,14 @@ impl Called {
 
     /// Standard output as one JSON value.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let lines = self.lines();
         assert_eq!(lines.len(), 1, "{self:#?}");
         lines[0].clone()
     }
 
     /// Both outputs and the exit code with everything that differs between calls replaced.
-    pub fn redacted(&self) -> String {
+    pub(crate) fn redacted(&self) -> String {
         let code = self.code().map_or_else(|| "signal".into(), |code| code.to_string());
         let text = format!("exit {code}\n--- stdout\n{}--- stderr\n{}", self.stdout, self.stderr);
         redact(&text.replace(self.root.to_str().unwrap(), "<root>"))
@@ -264,7 +264,7 @@ impl Called {
 }
 
 /// Replaces ids and times by placeholders of the same width.
-pub fn redact(text: &str) -> String {
+pub(crate) fn redact(text: &str) -> String {
     let bytes = text.as_bytes();
     let shaped = |at: usize, shape: &str| {
         bytes.get(at..at + shape.len()).is_some_and(|found| {
@@ -297,11 +297,11 @@ pub fn redact(text: &str) -> String {
 }
 
 /// A call that is going on.
-pub struct Running {
-    pub child: Child,
+pub(crate) struct Running {
+    pub(crate) child: Child,
     lines: Receiver<String>,
     /// Lines of standard output so far.
-    pub seen: Vec<String>,
+    pub(crate) seen: Vec<String>,
     stderr: Option<JoinHandle<String>>,
     terminal: Option<fs::File>,
     stdin: Option<ChildStdin>,
@@ -342,12 +342,12 @@ impl Running {
         Self { child, lines, seen: Vec::new(), stderr: Some(stderr), terminal, stdin }
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits for the next line; `None` when there are no more.
-    pub fn next_line(&mut self) -> Option<String> {
+    pub(crate) fn next_line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => {
                 self.seen.push(line.clone());
@@ -360,7 +360,7 @@ impl Running {
 
     /// Waits for a line of JSON.
     #[track_caller]
-    pub fn wait_for(&mut self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
+    pub(crate) fn wait_for(&mut self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Value {
         while let Some(line) = self.next_line() {
             let value: Value = serde_json::from_str(&line).unwrap();
             if wanted(&value) {
@@ -372,24 +372,24 @@ impl Running {
     }
 
     #[track_caller]
-    pub fn wait_type(&mut self, kind: &str) -> Value {
+    pub(crate) fn wait_type(&mut self, kind: &str) -> Value {
         self.wait_for(kind, |line| line["type"] == kind)
     }
 
     /// Types at the terminal.
-    pub fn type_line(&mut self, text: &str) {
+    pub(crate) fn type_line(&mut self, text: &str) {
         let terminal = self.terminal.as_mut().expect("no terminal");
         terminal.write_all(format!("{text}\n").as_bytes()).unwrap();
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         // It may have ended by itself meanwhile.
         let _ = rustix::process::kill_process(pid, signal);
     }
 
     /// Kills the program as a power cut would, and returns whether it was still alive.
-    pub fn kill(&mut self) -> bool {
+    pub(crate) fn kill(&mut self) -> bool {
         let _ = self.child.kill();
         let status = self.child.wait().unwrap();
         self.drain();
@@ -397,7 +397,7 @@ impl Running {
     }
 
     /// Stops reading its output.
-    pub fn close_stdout(&mut self) {
+    pub(crate) fn close_stdout(&mut self) {
         self.lines = channel().1;
     }
 
@@ -406,7 +406,7 @@ impl Running {
     }
 
     /// Waits for the end, and returns its status and standard error.
-    pub fn finish(mut self) -> (ExitStatus, Vec<Value>, String) {
+    pub(crate) fn finish(mut self) -> (ExitStatus, Vec<Value>, String) {
         drop(self.stdin.take());
         self.drain();
         let end = Instant::now() + PATIENCE;
@@ -432,13 +432,13 @@ impl Drop for Running {
 }
 
 /// A strict model server beside a test that is not async.
-pub struct Strict {
+pub(crate) struct Strict {
     runtime: tokio::runtime::Runtime,
-    pub model: StrictModel,
+    pub(crate) model: StrictModel,
 }
 
 impl Strict {
-    pub fn new(script: impl IntoIterator<Item = Reply>) -> Self {
+    pub(crate) fn new(script: impl IntoIterator<Item = Reply>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -453,24 +453,24 @@ impl Strict {
         self.runtime.block_on(timed).unwrap_or_else(|_| panic!("waited in vain: {what}"))
     }
 
-    pub fn wait_reached(&self, gate: &str) {
+    pub(crate) fn wait_reached(&self, gate: &str) {
         let reached = self.model.gate(gate);
         self.wait(gate, async move { reached.wait_reached().await });
     }
 
-    pub fn wait_requests(&self, count: usize) {
+    pub(crate) fn wait_requests(&self, count: usize) {
         self.wait("requests", self.model.wait_requests(count));
     }
 
     /// Returns the messages of the last request.
-    pub fn last_messages(&self) -> Vec<Value> {
+    pub(crate) fn last_messages(&self) -> Vec<Value> {
         let requests = self.model.requests();
         requests.last().unwrap().json["messages"].as_array().unwrap().clone()
     }
 }
 
 /// Returns whether a process runs; one that only waits to be reaped does not.
-pub fn alive(pid: u32) -> bool {
+pub(crate) fn alive(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
@@ -479,7 +479,7 @@ pub fn alive(pid: u32) -> bool {
 }
 
 /// Waits for a file that a tool writes, and returns the process ids in it.
-pub fn pids(path: &Path, count: usize) -> Vec<u32> {
+pub(crate) fn pids(path: &Path, count: usize) -> Vec<u32> {
     let read = || -> Vec<u32> {
         let text = fs::read_to_string(path).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);

@@ -34,7 +34,11 @@ impl Wreck {
     fn fates(&self) -> Vec<Fate> {
         let mut fates = self.killed();
         for kept in [Kept::Nothing, Kept::All, Kept::Data, Kept::Names] {
-            fates.push(Fate::PowerCut { kept, file: None, dir: None });
+            fates.push(Fate::PowerCut {
+                kept,
+                file: None,
+                dir: None,
+            });
         }
         let full = self.with_inflight();
         for (path, ino) in full.tree() {
@@ -43,7 +47,11 @@ impl Wreck {
                     for fate in file_fates(file) {
                         for kept in [Kept::All, Kept::Names] {
                             let file = Some((path.clone(), fate));
-                            fates.push(Fate::PowerCut { kept, file, dir: None });
+                            fates.push(Fate::PowerCut {
+                                kept,
+                                file,
+                                dir: None,
+                            });
                         }
                     }
                 }
@@ -51,7 +59,11 @@ impl Wreck {
                     for steps in 0..dir.pending.len() {
                         for kept in [Kept::All, Kept::Names, Kept::Data] {
                             let dir = Some((path.clone(), steps));
-                            fates.push(Fate::PowerCut { kept, file: None, dir });
+                            fates.push(Fate::PowerCut {
+                                kept,
+                                file: None,
+                                dir,
+                            });
                         }
                     }
                 }
@@ -71,7 +83,10 @@ impl Wreck {
             arrived.sort_unstable();
             arrived.dedup();
         }
-        arrived.into_iter().map(|arrived| Fate::Killed { arrived }).collect()
+        arrived
+            .into_iter()
+            .map(|arrived| Fate::Killed { arrived })
+            .collect()
     }
 
     /// The disk with the write in flight as one more unsynced change.
@@ -85,7 +100,7 @@ impl Wreck {
         disk
     }
 
-    fn image(&self, fate: &Fate) -> Disk {
+    pub(super) fn image(&self, fate: &Fate) -> Disk {
         match fate {
             Fate::Killed { arrived } => self.after_kill(*arrived),
             Fate::PowerCut { kept, file, dir } => {
@@ -101,7 +116,13 @@ impl Wreck {
         {
             let mtime = disk.tick();
             if let Ok(file) = disk.file_mut(*ino) {
-                file.change(Change::Write { offset: *offset, bytes: part.to_vec() }, mtime);
+                file.change(
+                    Change::Write {
+                        offset: *offset,
+                        bytes: part.to_vec(),
+                    },
+                    mtime,
+                );
             }
         }
         disk
@@ -169,7 +190,9 @@ fn file_fates(file: &FileNode) -> Vec<FileFate> {
 
 /// Offsets just before, at and just behind the end of every line.
 fn around_lines(bytes: &[u8]) -> Vec<usize> {
-    memchr::memchr_iter(b'\n', bytes).flat_map(|lf| [lf.saturating_sub(1), lf, lf + 1, lf + 2]).collect()
+    memchr::memchr_iter(b'\n', bytes)
+        .flat_map(|lf| [lf.saturating_sub(1), lf, lf + 1, lf + 2])
+        .collect()
 }
 
 /// Brings the durable content to what a fate leaves of the pending changes.
@@ -200,7 +223,11 @@ fn settle(file: &mut FileNode, fate: FileFate) {
         FileFate::Hole(index) => {
             if let Some(Change::Write { offset, bytes }) = pending.last_mut() {
                 let first = SECTOR - *offset % SECTOR;
-                let start = if index == 0 { 0 } else { first + (index - 1) * SECTOR };
+                let start = if index == 0 {
+                    0
+                } else {
+                    first + (index - 1) * SECTOR
+                };
                 let end = (first + index * SECTOR).min(bytes.len());
                 if let Some(block) = bytes.get_mut(start..end) {
                     block.fill(0);

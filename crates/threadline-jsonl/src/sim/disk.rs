@@ -127,7 +127,12 @@ pub(super) fn errno<T>(errno: Errno) -> io::Result<T> {
 impl Disk {
     pub(super) fn new() -> Self {
         let nodes = BTreeMap::from([(ROOT, Node::Dir(DirNode::default()))]);
-        Self { nodes, next: ROOT + 1, clock: 0, boot: 1 }
+        Self {
+            nodes,
+            next: ROOT + 1,
+            clock: 0,
+            boot: 1,
+        }
     }
 
     pub(super) fn tick(&mut self) -> u64 {
@@ -201,7 +206,8 @@ impl Disk {
         let ino = self.next;
         self.next += 1;
         self.nodes.insert(ino, node);
-        self.dir_mut(parent)?.change(Step::Link(name.to_owned(), ino));
+        self.dir_mut(parent)?
+            .change(Step::Link(name.to_owned(), ino));
         Ok(ino)
     }
 
@@ -241,8 +247,10 @@ impl Disk {
             let step = Step::Rename(from_name.to_owned(), to_name.to_owned());
             self.dir_mut(from_dir)?.change(step);
         } else {
-            self.dir_mut(to_dir)?.change(Step::Link(to_name.to_owned(), ino));
-            self.dir_mut(from_dir)?.change(Step::Unlink(from_name.to_owned()));
+            self.dir_mut(to_dir)?
+                .change(Step::Link(to_name.to_owned(), ino));
+            self.dir_mut(from_dir)?
+                .change(Step::Unlink(from_name.to_owned()));
         }
         Ok(())
     }

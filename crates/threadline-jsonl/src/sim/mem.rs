@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use super::{
     crash::Wreck,
     disk::{Change, DirNode, Disk, FileNode, Ino, Node, errno},
-    fate::Fate,
+    fate::{Fate, Kept},
+    file::MemFile,
 };
 use crate::vfs::{DirEntry, Meta, Mode, Vfs, VfsFile};
 
@@ -35,31 +36,35 @@ pub struct Stats {
 }
 
 #[derive(Debug)]
-struct Lock {
-    ino: Ino,
-    handle: u64,
-    exclusive: bool,
+pub(super) struct Lock {
+    pub(super) ino: Ino,
+    pub(super) handle: u64,
+    pub(super) exclusive: bool,
 }
 
 #[derive(Debug)]
-struct State {
-    disk: Disk,
-    locks: Vec<Lock>,
+pub(super) struct State {
+    pub(super) disk: Disk,
+    pub(super) locks: Vec<Lock>,
     handles: u64,
     ops: u64,
     freeze_at: Option<u64>,
-    frozen: bool,
-    inflight: Option<(Ino, Change)>,
-    stats: Stats,
+    pub(super) frozen: bool,
+    pub(super) inflight: Option<(Ino, Change)>,
+    pub(super) stats: Stats,
 }
 
 impl State {
-    fn alive(&self) -> io::Result<()> {
-        if self.frozen { Err(io::Error::other("the process is dead")) } else { Ok(()) }
+    pub(super) fn alive(&self) -> io::Result<()> {
+        if self.frozen {
+            Err(io::Error::other("the process is dead"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Counts a mutating operation. At the chosen one the process dies.
-    fn mutate(&mut self) -> io::Result<()> {
+    pub(super) fn mutate(&mut self) -> io::Result<()> {
         self.alive()?;
         self.ops += 1;
         if self.freeze_at.is_some_and(|at| self.ops >= at) {
@@ -77,7 +82,9 @@ pub struct MemVfs {
 
 impl fmt::Debug for MemVfs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemVfs").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("MemVfs")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,10 +112,12 @@ impl MemVfs {
             inflight: None,
             stats: Stats::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -137,12 +146,36 @@ impl MemVfs {
         self.state().frozen
     }
 
+    /// Returns a copy that goes its own way: the same machine, without its processes.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self::of(self.state().disk.clone())
+    }
+
+    /// Returns what is there after a plain power cut, and a boot.
+    #[must_use]
+    pub fn power_cut(&self, kept: Kept) -> Self {
+        let fate = Fate::PowerCut {
+            kept,
+            file: None,
+            dir: None,
+        };
+        Self::of(self.wreck().image(&fate))
+    }
+
+    fn wreck(&self) -> Wreck {
+        let state = self.state();
+        Wreck {
+            disk: state.disk.clone(),
+            inflight: state.inflight.clone(),
+        }
+    }
+
     /// Returns every image that a crash at this moment may leave, each distinct one once.
     pub fn crash_states(&self) -> impl Iterator<Item = (Fate, Self)> + use<> {
-        let state = self.state();
-        let wreck = Wreck { disk: state.disk.clone(), inflight: state.inflight.clone() };
-        drop(state);
-        wreck.images().map(|(fate, disk)| (fate, Self::of(disk)))
+        self.wreck()
+            .images()
+            .map(|(fate, disk)| (fate, Self::of(disk)))
     }
 
     /// Returns a file's content as it is read now.
@@ -172,7 +205,12 @@ impl MemVfs {
         };
         let mtime_ns = disk.tick();
         let (cache, durable) = (content.to_vec(), content.to_vec());
-        *disk.file_mut(ino)? = FileNode { cache, durable, pending: Vec::new(), mtime_ns };
+        *disk.file_mut(ino)? = FileNode {
+            cache,
+            durable,
+            pending: Vec::new(),
+            mtime_ns,
+        };
         for node in disk.nodes.values_mut() {
             if let Node::Dir(dir) = node {
                 dir.sync();
@@ -186,7 +224,9 @@ impl MemVfs {
     pub fn files(&self) -> Vec<PathBuf> {
         let state = self.state();
         let tree = state.disk.tree().into_iter();
-        tree.filter(|(_, ino)| state.disk.file(*ino).is_ok()).map(|(path, _)| path).collect()
+        tree.filter(|(_, ino)| state.disk.file(*ino).is_ok())
+            .map(|(path, _)| path)
+            .collect()
     }
 
     pub(super) fn open_file(&self, path: &Path, mode: Mode) -> io::Result<MemFile> {
@@ -203,133 +243,16 @@ impl MemVfs {
             {
                 state.mutate()?;
                 let mtime_ns = state.disk.tick();
-                let node = FileNode { mtime_ns, ..FileNode::default() };
+                let node = FileNode {
+                    mtime_ns,
+                    ..FileNode::default()
+                };
                 state.disk.link_new(path, Node::File(node))?
             }
             (Err(error), _) => return Err(error),
         };
         state.handles += 1;
-        Ok(MemFile { vfs: self.clone(), ino, mode, handle: state.handles })
-    }
-}
-
-/// An open file of a [`MemVfs`].
-pub(super) struct MemFile {
-    vfs: MemVfs,
-    ino: Ino,
-    mode: Mode,
-    handle: u64,
-}
-
-impl Drop for MemFile {
-    fn drop(&mut self) {
-        self.vfs.state().locks.retain(|lock| lock.handle != self.handle);
-    }
-}
-
-impl MemFile {
-    /// Forgets what was not synced, as a failed sync does: it is gone at once, or it can still be
-    /// read but will never reach the disk.
-    pub(super) fn lose_unsynced(&self, readable: bool) {
-        let mut state = self.vfs.state();
-        if let Ok(file) = state.disk.file_mut(self.ino) {
-            file.pending.clear();
-            if !readable {
-                file.cache.clone_from(&file.durable);
-            }
-        }
-    }
-
-    fn write(&self, bytes: &[u8], offset: Option<usize>) -> io::Result<usize> {
-        let mut guard = self.vfs.state();
-        let state = &mut *guard;
-        let end = state.disk.file(self.ino)?.cache.len();
-        let change = Change::Write { offset: offset.unwrap_or(end), bytes: bytes.to_vec() };
-        let was_alive = !state.frozen;
-        if let Err(error) = state.mutate() {
-            if was_alive {
-                state.inflight = Some((self.ino, change));
-            }
-            return Err(error);
-        }
-        state.stats.writes += 1;
-        state.stats.bytes_written += bytes.len() as u64;
-        let mtime_ns = state.disk.tick();
-        state.disk.file_mut(self.ino)?.change(change, mtime_ns);
-        Ok(bytes.len())
-    }
-}
-
-fn size(n: u64) -> io::Result<usize> {
-    usize::try_from(n).map_err(|_| Errno::FBIG.into())
-}
-
-impl VfsFile for MemFile {
-    fn len(&self) -> io::Result<u64> {
-        let state = self.vfs.state();
-        state.alive()?;
-        Ok(state.disk.file(self.ino)?.cache.len() as u64)
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut guard = self.vfs.state();
-        let state = &mut *guard;
-        state.alive()?;
-        let file = state.disk.file(self.ino)?;
-        let rest = file.cache.get(size(offset)?..).unwrap_or_default();
-        let read = rest.len().min(buf.len());
-        for (to, from) in buf.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        state.stats.reads += 1;
-        state.stats.bytes_read += read as u64;
-        Ok(read)
-    }
-
-    fn append(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.mode {
-            Mode::Append | Mode::CreateNew => self.write(bytes, None),
-            Mode::Read | Mode::ReadWrite => errno(Errno::BADF),
-        }
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        match self.mode {
-            Mode::ReadWrite => self.write(bytes, Some(size(offset)?)),
-            Mode::Read | Mode::Append | Mode::CreateNew => errno(Errno::BADF),
-        }
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        if self.mode == Mode::Read {
-            return errno(Errno::INVAL);
-        }
-        let mut state = self.vfs.state();
-        state.mutate()?;
-        let mtime_ns = state.disk.tick();
-        state.disk.file_mut(self.ino)?.change(Change::SetLen(size(len)?), mtime_ns);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.vfs.state();
-        state.mutate()?;
-        state.stats.syncs += 1;
-        state.disk.file_mut(self.ino)?.sync();
-        Ok(())
-    }
-
-    fn try_lock(&self, exclusive: bool) -> io::Result<bool> {
-        let mut state = self.vfs.state();
-        state.alive()?;
-        let (ino, handle) = (self.ino, self.handle);
-        let mut others = state.locks.iter().filter(|l| l.ino == ino && l.handle != handle);
-        if others.any(|lock| exclusive || lock.exclusive) {
-            return Ok(false);
-        }
-        state.locks.retain(|lock| lock.handle != handle);
-        state.locks.push(Lock { ino, handle, exclusive });
-        Ok(true)
+        Ok(MemFile::new(self.clone(), ino, mode, state.handles))
     }
 }
 
@@ -341,7 +264,10 @@ impl Vfs for MemVfs {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.mutate()?;
-        state.disk.link_new(path, Node::Dir(DirNode::default())).map(drop)
+        state
+            .disk
+            .link_new(path, Node::Dir(DirNode::default()))
+            .map(drop)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -377,19 +303,34 @@ impl Vfs for MemVfs {
         let dir = state.disk.dir(state.disk.resolve(path)?)?;
         let is_dir = |ino: &Ino| matches!(state.disk.nodes.get(ino), Some(Node::Dir(_)));
         let entries = dir.cache.iter();
-        Ok(entries.map(|(name, ino)| DirEntry { name: name.clone(), is_dir: is_dir(ino) }).collect())
+        Ok(entries
+            .map(|(name, ino)| DirEntry {
+                name: name.clone(),
+                is_dir: is_dir(ino),
+            })
+            .collect())
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Option<Meta>> {
         let state = self.state();
         state.alive()?;
-        let Ok(ino) = state.disk.resolve(path) else { return Ok(None) };
+        let Ok(ino) = state.disk.resolve(path) else {
+            return Ok(None);
+        };
         Ok(match state.disk.nodes.get(&ino) {
             Some(Node::File(file)) => {
                 let len = file.cache.len() as u64;
-                Some(Meta { len, mtime_ns: file.mtime_ns, is_dir: false })
+                Some(Meta {
+                    len,
+                    mtime_ns: file.mtime_ns,
+                    is_dir: false,
+                })
             }
-            Some(Node::Dir(_)) => Some(Meta { len: 0, mtime_ns: 0, is_dir: true }),
+            Some(Node::Dir(_)) => Some(Meta {
+                len: 0,
+                mtime_ns: 0,
+                is_dir: true,
+            }),
             None => None,
         })
     }

@@ -9,6 +9,7 @@ mod crash;
 mod disk;
 mod fate;
 mod fault;
+mod file;
 mod mem;
 
 pub use fate::{Fate, FileFate, Kept};

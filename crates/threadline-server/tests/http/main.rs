@@ -1,0 +1,11 @@
+//! The server over real sockets.
+
+mod access;
+mod document;
+mod follow;
+mod page;
+mod runs;
+mod schema;
+mod sessions;
+mod stored;
+mod support;
