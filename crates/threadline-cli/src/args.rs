@@ -205,10 +205,9 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Args)]
-#[group(skip)]
 pub(crate) struct Verify {
     /// Session: id, beginning of an id, or title
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
     /// Check all sessions
     #[arg(long)]

@@ -2,7 +2,7 @@
 //! what answers on this machine, then the demonstration.
 
 use threadline_agent::Models;
-use threadline_model::{OLLAMA_URL, PROVIDERS, ProviderConfig, build, detect, key_variable};
+use threadline_model::{ConfigError, OLLAMA_URL, PROVIDERS, ProviderConfig, build, detect, key_variable};
 use threadline_session::payload::ModelRef;
 
 use crate::{
@@ -76,10 +76,11 @@ pub(crate) async fn choose(
         recorded.filter(|model| model.provider == config.provider).map(|model| model.name.clone());
     let model = flags.model.clone().or(from_file).or(config.model.take()).or(from_session);
     config.model = model;
+    let built = build(config.clone()).map_err(config_failure)?;
     let name = config.model_name().map_err(config_failure)?.to_owned();
     require_key(&config)?;
-    let provider = config.provider.clone();
-    let mut models = Models::new(build(config).map_err(config_failure)?, name.clone());
+    let provider = config.provider;
+    let mut models = Models::new(built, name.clone());
     for other in [OFFLINE, OPENAI_CHAT].into_iter().filter(|other| *other != provider) {
         if let Some(config) = usable(other) {
             models = models.with(build(config).map_err(config_failure)?);
@@ -169,10 +170,10 @@ fn usable(provider: &str) -> Option<ProviderConfig> {
     set_up.then_some(config)
 }
 
-fn config_failure(error: threadline_model::ConfigError) -> Failure {
+fn config_failure(error: ConfigError) -> Failure {
     let text = crate::text::chain(&error);
     match error {
-        threadline_model::ConfigError::MissingModel { .. } => Failure::new("missing_model", text)
+        ConfigError::MissingModel { .. } => Failure::new("missing_model", text)
             .hint("name one with `--model NAME`, or as `model` in config.toml"),
         _ => Failure::new("config", text).hint("see `threadline --help`"),
     }

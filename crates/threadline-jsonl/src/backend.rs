@@ -65,10 +65,19 @@ impl JsonlBackend {
         // A link to a folder is fine; what is behind it shows when it is used.
         if meta.is_some_and(|meta| !meta.is_dir) && vfs.list(&root).is_err() {
             let what = format!("opening the store {}", root.display());
-            return Err(BackendError::new(what, "there is a file where a folder is needed"));
+            return Err(BackendError::new(
+                what,
+                "there is a file where a folder is needed",
+            ));
         }
         let allow_network = options.allow_network_fs;
-        Ok(Self { files: Files { vfs, root, allow_network } })
+        Ok(Self {
+            files: Files {
+                vfs,
+                root,
+                allow_network,
+            },
+        })
     }
 
     /// Returns the root folder.
@@ -101,7 +110,9 @@ async fn blocking<R: Send + 'static>(
         return Ok(tokio::task::block_in_place(|| work(files)));
     }
     let files = files.clone();
-    tokio::task::spawn_blocking(move || work(&files)).await.map_err(|error| broke(&error))
+    tokio::task::spawn_blocking(move || work(&files))
+        .await
+        .map_err(|error| broke(&error))
 }
 
 #[async_trait]
@@ -146,16 +157,21 @@ impl Backend for JsonlBackend {
         last_seq: u64,
     ) -> Result<Box<dyn Writer>, ClaimError> {
         let (id, header, batch) = (id.clone(), header_line.to_vec(), batch.to_vec());
-        let writer =
-            blocking(&self.files, move |files| files.create(&id, &header, &batch, last_seq))
-                .await??;
-        Ok(Box::new(Shell { writer: Some(writer) }))
+        let writer = blocking(&self.files, move |files| {
+            files.create(&id, &header, &batch, last_seq)
+        })
+        .await??;
+        Ok(Box::new(Shell {
+            writer: Some(writer),
+        }))
     }
 
     async fn claim(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
         let id = id.clone();
         let writer = blocking(&self.files, move |files| files.claim(&id)).await??;
-        Ok(Box::new(Shell { writer: Some(writer) }))
+        Ok(Box::new(Shell {
+            writer: Some(writer),
+        }))
     }
 
     async fn summary(&self, id: &SessionId) -> Result<UserSummary, BackendError> {
@@ -170,7 +186,10 @@ impl Backend for JsonlBackend {
         summary: &UserSummary,
     ) -> Result<Result<(), UserSummary>, BackendError> {
         let (id, summary) = (id.clone(), summary.clone());
-        blocking(&self.files, move |files| files.put_summary(&id, expected, &summary)).await?
+        blocking(&self.files, move |files| {
+            files.put_summary(&id, expected, &summary)
+        })
+        .await?
     }
 
     async fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
@@ -190,8 +209,14 @@ impl Shell {
         sync: bool,
         work: impl FnOnce(&mut LogWriter) -> Result<R, WriteError> + Send + 'static,
     ) -> Result<R, WriteError> {
-        let lost = || WriteError::Poisoned { reason: "an earlier write broke".into() };
-        let _permit = if sync { SYNCS.acquire().await.ok() } else { None };
+        let lost = || WriteError::Poisoned {
+            reason: "an earlier write broke".into(),
+        };
+        let _permit = if sync {
+            SYNCS.acquire().await.ok()
+        } else {
+            None
+        };
         if in_place() {
             let writer = self.writer.as_mut().ok_or_else(lost)?;
             return tokio::task::block_in_place(|| work(writer));
@@ -206,7 +231,9 @@ impl Shell {
                 self.writer = Some(writer);
                 outcome
             }
-            Err(error) => Err(WriteError::UnknownOutcome { reason: error.to_string() }),
+            Err(error) => Err(WriteError::UnknownOutcome {
+                reason: error.to_string(),
+            }),
         }
     }
 }
@@ -223,7 +250,8 @@ impl Writer for Shell {
         last_seq: u64,
         sync: bool,
     ) -> Result<(), WriteError> {
-        self.with(sync, move |writer| writer.append(&batch, last_seq, sync)).await
+        self.with(sync, move |writer| writer.append(&batch, last_seq, sync))
+            .await
     }
 
     async fn sync(&mut self) -> Result<(), WriteError> {

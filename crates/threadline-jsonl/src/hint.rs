@@ -42,7 +42,11 @@ pub struct Hint {
 
 impl Hint {
     pub(crate) fn holder(&self) -> Holder {
-        Holder { pid: self.pid, host: self.host.clone(), since: self.since }
+        Holder {
+            pid: self.pid,
+            host: self.host.clone(),
+            since: self.since,
+        }
     }
 
     fn encode(&self) -> Option<Vec<u8>> {
@@ -78,7 +82,9 @@ impl Hint {
 
     /// Overwrites the record. It is not synced: an older one is weaker evidence, never false.
     pub(crate) fn write(&self, file: &dyn VfsFile, path: &Path) -> Result<(), FileError> {
-        let Some(record) = self.encode() else { return Ok(()) };
+        let Some(record) = self.encode() else {
+            return Ok(());
+        };
         let mut done = 0;
         while let Some(rest) = record.get(done..).filter(|rest| !rest.is_empty()) {
             match file.write_at(rest, done as u64) {

@@ -51,7 +51,9 @@ pub(crate) fn parts(id: &SessionId) -> Vec<String> {
 /// Returns a session's folder.
 #[must_use]
 pub fn session_dir(root: &Path, id: &SessionId) -> PathBuf {
-    parts(id).iter().fold(root.to_owned(), |path, part| path.join(part))
+    parts(id)
+        .iter()
+        .fold(root.to_owned(), |path, part| path.join(part))
 }
 
 fn by_date(id: &SessionId) -> Option<Vec<String>> {
@@ -127,7 +129,9 @@ mod tests {
     fn other_ids_are_spelled_so_that_they_can_be_read_back_and_never_meet() {
         let long = "x".repeat(200);
         let capitals = "X".repeat(200);
-        let all = ["a", "A", "a/b", "..", ".", "a%2Fb", "\u{e9}", "a b", &long, &capitals, "~"];
+        let all = [
+            "a", "A", "a/b", "..", ".", "a%2Fb", "\u{e9}", "a b", &long, &capitals, "~",
+        ];
         let mut names = Vec::new();
         for text in all {
             let parts = parts(&id(text));

@@ -13,6 +13,7 @@
 //! - A log is read by one decoder, which tells torn ends from damage.
 
 mod backend;
+mod counting;
 mod hint;
 pub mod layout;
 pub mod limits;
@@ -25,6 +26,7 @@ pub mod sim;
 pub mod vfs;
 
 pub use backend::{JsonlBackend, JsonlOptions};
+pub use counting::{CountingVfs, Counts};
 pub use hint::Hint;
 pub use log::{Files, LogWriter};
 pub use real::RealVfs;

@@ -41,7 +41,9 @@ pub(crate) fn failed(error: FileError) -> BackendError {
 
 pub(crate) fn claim_failed(error: FileError) -> ClaimError {
     if error.is_full() {
-        ClaimError::StorageFull { what: error.to_string() }
+        ClaimError::StorageFull {
+            what: error.to_string(),
+        }
     } else {
         ClaimError::Backend(failed(error))
     }
@@ -73,19 +75,36 @@ impl Files {
 
     pub(crate) fn header_in(&self, dir: &Path) -> Result<Option<StoredHeader>, HeaderReadError> {
         let path = dir.join(LOG);
-        let Some(file) = self.open_log(dir).map_err(failed)? else { return Ok(None) };
+        let Some(file) = self.open_log(dir).map_err(failed)? else {
+            return Ok(None);
+        };
         let mut bytes = vec![0; MAX_HEADER_BYTES];
-        let read = read_full(&*file, &mut bytes, 0).at("reading", &path).map_err(failed)?;
+        let read = read_full(&*file, &mut bytes, 0)
+            .at("reading", &path)
+            .map_err(failed)?;
         bytes.truncate(read);
-        let wrong = |source| HeaderReadError::Header { file: path.display().to_string(), source };
+        let wrong = |source| HeaderReadError::Header {
+            file: path.display().to_string(),
+            source,
+        };
         let Some(end) = memchr::memchr(b'\n', &bytes) else {
-            let reason = if bytes.is_empty() { "the file is empty" } else { "the line has no end" };
-            return Err(wrong(threadline_session::HeaderError::Invalid { reason: reason.into() }));
+            let reason = if bytes.is_empty() {
+                "the file is empty"
+            } else {
+                "the line has no end"
+            };
+            return Err(wrong(threadline_session::HeaderError::Invalid {
+                reason: reason.into(),
+            }));
         };
         bytes.truncate(end + 1);
         let line = bytes.get(..end).unwrap_or_default();
         let (header, verified) = Header::decode(line).map_err(wrong)?;
-        Ok(Some(StoredHeader { header, line: bytes, verified }))
+        Ok(Some(StoredHeader {
+            header,
+            line: bytes,
+            verified,
+        }))
     }
 
     /// Reads a page of a session's log.
@@ -102,11 +121,18 @@ impl Files {
         let path = dir.join(LOG);
         let Some(file) = self.open_log(&dir).map_err(failed)? else {
             let missing = io::Error::from(io::ErrorKind::NotFound);
-            return Err(BackendError::new(format!("reading {}", path.display()), missing));
+            return Err(BackendError::new(
+                format!("reading {}", path.display()),
+                missing,
+            ));
         };
         let hint = Hint::read_at(&*self.vfs, &dir.join(LOCK));
         let evidence = Evidence::of(hint.as_ref(), &self.vfs.boot_id());
-        let scanner = Scanner { file: &*file, path: &path, evidence };
+        let scanner = Scanner {
+            file: &*file,
+            path: &path,
+            evidence,
+        };
         scanner.page(from, max_bytes).map_err(failed)
     }
 
@@ -117,7 +143,12 @@ impl Files {
     pub fn stat(&self, id: &SessionId) -> Result<Option<Stat>, BackendError> {
         let dir = self.dir(id);
         let path = dir.join(LOG);
-        let Some(meta) = self.vfs.metadata(&path).at("looking at", &path).map_err(failed)? else {
+        let Some(meta) = self
+            .vfs
+            .metadata(&path)
+            .at("looking at", &path)
+            .map_err(failed)?
+        else {
             return Ok(None);
         };
         let (writer, acknowledged) = self.look_at_lock(&dir);
@@ -131,10 +162,16 @@ impl Files {
 
     /// Probes the lock for an instant with a shared one, so that reading never needs it.
     fn look_at_lock(&self, dir: &Path) -> (Option<Holder>, Option<u64>) {
-        let Ok(file) = self.vfs.open(&dir.join(LOCK), Mode::Read) else { return (None, None) };
+        let Ok(file) = self.vfs.open(&dir.join(LOCK), Mode::Read) else {
+            return (None, None);
+        };
         let hint = Hint::read(&*file);
         let held = matches!(file.try_lock(false), Ok(false));
-        let holder = held.then(|| hint.as_ref().map_or_else(Hint::default, Clone::clone).holder());
+        let holder = held.then(|| {
+            hint.as_ref()
+                .map_or_else(Hint::default, Clone::clone)
+                .holder()
+        });
         (holder, hint.and_then(|hint| hint.durable_seq))
     }
 
@@ -166,12 +203,22 @@ impl Files {
 
     fn id_of(&self, dir: &Path, name: &str) -> Result<Option<SessionId>, BackendError> {
         let log = dir.join(LOG);
-        if self.vfs.metadata(&log).at("looking at", &log).map_err(failed)?.is_none() {
+        if self
+            .vfs
+            .metadata(&log)
+            .at("looking at", &log)
+            .map_err(failed)?
+            .is_none()
+        {
             return Ok(None);
         }
         let id = match layout::unescape(name) {
             Some(id) => Some(id),
-            None => self.header_in(dir).ok().flatten().map(|stored| stored.header.id),
+            None => self
+                .header_in(dir)
+                .ok()
+                .flatten()
+                .map(|stored| stored.header.id),
         };
         // A folder that was put somewhere else is not found by its id, so it is not listed.
         Ok(id.filter(|id| self.dir(id) == dir))
@@ -195,7 +242,10 @@ impl Files {
     }
 
     fn check_network(&self) -> Result<(), ClaimError> {
-        let kind = self.vfs.network_kind(&self.root).at("looking at", &self.root);
+        let kind = self
+            .vfs
+            .network_kind(&self.root)
+            .at("looking at", &self.root);
         match kind.map_err(claim_failed)? {
             Some(kind) if !self.allow_network => Err(ClaimError::Backend(BackendError::new(
                 format!("opening {} for writing", self.root.display()),
@@ -228,7 +278,10 @@ impl Files {
         if self.vfs.metadata(path).at("looking at", path)?.is_some() {
             return Ok(());
         }
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        if let Some(parent) = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
             self.make_root(parent, changed)?;
             changed.push(parent.to_owned());
         }
@@ -252,7 +305,11 @@ impl Files {
             if attempt > 0 {
                 self.vfs.pause();
             }
-            if file.try_lock(true).at("locking", &path).map_err(claim_failed)? {
+            if file
+                .try_lock(true)
+                .at("locking", &path)
+                .map_err(claim_failed)?
+            {
                 return Ok(file);
             }
         }
@@ -274,7 +331,11 @@ impl Files {
         self.check_network()?;
         let exists = || {
             let log = self.dir(id).join(LOG);
-            let there = self.vfs.metadata(&log).at("looking at", &log).map_err(claim_failed)?;
+            let there = self
+                .vfs
+                .metadata(&log)
+                .at("looking at", &log)
+                .map_err(claim_failed)?;
             there.map_or(Ok(()), |_| Err(ClaimError::AlreadyExists))
         };
         // Before the lock, because whoever is writing the session holds it; and under the lock,
@@ -285,14 +346,17 @@ impl Files {
         exists()?;
         let mut bytes = header_line.to_vec();
         bytes.extend_from_slice(batch);
-        let mut writer = self.write_new(&dir, lock, &bytes, &changed).map_err(claim_failed)?;
+        let mut writer = self
+            .write_new(&dir, lock, &bytes, &changed)
+            .map_err(claim_failed)?;
         writer.durable_seq = Some(last_seq);
         writer.hint.durable_seq = Some(last_seq);
         // Synced once, so that after a power cut there is evidence of what was acknowledged.
         let path = dir.join(LOCK);
-        let noted = writer.hint.write(&*writer.lock, &path).and_then(|()| {
-            writer.lock.sync_data().at("syncing", &path)
-        });
+        let noted = writer
+            .hint
+            .write(&*writer.lock, &path)
+            .and_then(|()| writer.lock.sync_data().at("syncing", &path));
         if let Err(error) = noted {
             tracing::warn!(%error, "the lock record could not be written");
         }
@@ -366,7 +430,11 @@ impl Files {
     pub fn claim(&self, id: &SessionId) -> Result<LogWriter, ClaimError> {
         let dir = self.dir(id);
         let log = dir.join(LOG);
-        let there = self.vfs.metadata(&log).at("looking at", &log).map_err(claim_failed)?;
+        let there = self
+            .vfs
+            .metadata(&log)
+            .at("looking at", &log)
+            .map_err(claim_failed)?;
         if there.is_none() {
             return Err(ClaimError::NotFound);
         }
@@ -452,13 +520,17 @@ pub struct LogWriter {
 
 impl std::fmt::Debug for LogWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogWriter").field("dir", &self.dir).finish_non_exhaustive()
+        f.debug_struct("LogWriter")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
     }
 }
 
 impl LogWriter {
     fn poison(&mut self, error: &FileError) -> WriteError {
-        let dead = WriteError::Poisoned { reason: error.to_string() };
+        let dead = WriteError::Poisoned {
+            reason: error.to_string(),
+        };
         self.dead.get_or_insert(dead).clone()
     }
 
@@ -470,9 +542,9 @@ impl LogWriter {
         let path = self.dir.join(LOG);
         match self.recover(&path, end) {
             Ok(recovered) => Ok(recovered),
-            Err(error) if error.is_full() => {
-                Err(WriteError::StorageFull { what: error.to_string() })
-            }
+            Err(error) if error.is_full() => Err(WriteError::StorageFull {
+                what: error.to_string(),
+            }),
             Err(error) => Err(self.poison(&error)),
         }
     }
@@ -486,7 +558,10 @@ impl LogWriter {
             file.set_len(torn.offset).at("cutting", path)?;
             file.sync_data().at("syncing", path)?;
             len = torn.offset;
-            recovered = Some(Recovered { torn, moved_to: kept.display().to_string() });
+            recovered = Some(Recovered {
+                torn,
+                moved_to: kept.display().to_string(),
+            });
         }
         self.len = len;
         self.last_seq = end.next.seq.checked_sub(1);
@@ -558,7 +633,9 @@ impl LogWriter {
         self.check_fence()?;
         let path = self.dir.join(LOG);
         let Some(file) = &self.file else {
-            return Err(WriteError::Poisoned { reason: "appended before begin".into() });
+            return Err(WriteError::Poisoned {
+                reason: "appended before begin".into(),
+            });
         };
         match append_all(&**file, batch).at("writing", &path) {
             Ok(()) => {
@@ -585,13 +662,17 @@ impl LogWriter {
                 // What had been written before the failed record was synced with the cut.
                 self.durable_seq = self.last_seq;
                 self.note_durable();
-                WriteError::StorageFull { what: error.to_string() }
+                WriteError::StorageFull {
+                    what: error.to_string(),
+                }
             }
             Ok(()) => self.poison(error),
             Err(second) => {
                 self.note_failed();
                 let both = format!("{error}; then {second}");
-                self.dead.get_or_insert(WriteError::Poisoned { reason: both }).clone()
+                self.dead
+                    .get_or_insert(WriteError::Poisoned { reason: both })
+                    .clone()
             }
         }
     }
@@ -604,13 +685,19 @@ impl LogWriter {
         };
         let len = len.map_err(|error| self.poison(&error))?;
         let record = Hint::read(&*self.lock);
-        let taken = record.as_ref().is_some_and(|record| record.epoch > self.hint.epoch);
+        let taken = record
+            .as_ref()
+            .is_some_and(|record| record.epoch > self.hint.epoch);
         if len == self.len && !taken {
             return Ok(());
         }
         let by = match record.filter(|_| taken) {
             Some(record) => record.holder().to_string(),
-            None => format!("someone who changed {} from {} to {len} bytes", path.display(), self.len),
+            None => format!(
+                "someone who changed {} from {} to {len} bytes",
+                path.display(),
+                self.len
+            ),
         };
         Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone())
     }

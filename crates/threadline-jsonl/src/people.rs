@@ -59,14 +59,24 @@ impl Files {
     ) -> Result<Result<(), UserSummary>, BackendError> {
         let dir = self.dir(id);
         let lock_path = dir.join(SUMMARY_LOCK);
-        let lock = self.vfs.open(&lock_path, Mode::ReadWrite).at("opening", &lock_path);
+        let lock = self
+            .vfs
+            .open(&lock_path, Mode::ReadWrite)
+            .at("opening", &lock_path);
         let lock = lock.map_err(failed)?;
         let mut tries = 0;
-        while !lock.try_lock(true).at("locking", &lock_path).map_err(failed)? {
+        while !lock
+            .try_lock(true)
+            .at("locking", &lock_path)
+            .map_err(failed)?
+        {
             tries += 1;
             if tries >= LOCK_TRIES {
                 let what = format!("locking {}", lock_path.display());
-                return Err(BackendError::new(what, "another process holds it; try again"));
+                return Err(BackendError::new(
+                    what,
+                    "another process holds it; try again",
+                ));
             }
             self.vfs.pause();
         }
@@ -79,7 +89,8 @@ impl Files {
         if current.revision != expected {
             return Ok(Err(current));
         }
-        self.replace_summary(&dir, summary, garbled).map_err(failed)?;
+        self.replace_summary(&dir, summary, garbled)
+            .map_err(failed)?;
         Ok(Ok(()))
     }
 

@@ -48,7 +48,11 @@ impl VfsFile for RealFile {
     }
 
     fn try_lock(&self, exclusive: bool) -> io::Result<bool> {
-        let taken = if exclusive { self.0.try_lock() } else { self.0.try_lock_shared() };
+        let taken = if exclusive {
+            self.0.try_lock()
+        } else {
+            self.0.try_lock_shared()
+        };
         match taken {
             Ok(()) => Ok(true),
             Err(TryLockError::WouldBlock) => Ok(false),
@@ -107,7 +111,10 @@ impl Vfs for RealVfs {
         std::fs::read_dir(path)?
             .map(|entry| {
                 let entry = entry?;
-                Ok(DirEntry { name: entry.file_name(), is_dir: entry.file_type()?.is_dir() })
+                Ok(DirEntry {
+                    name: entry.file_name(),
+                    is_dir: entry.file_type()?.is_dir(),
+                })
             })
             .collect()
     }
@@ -115,7 +122,10 @@ impl Vfs for RealVfs {
     fn metadata(&self, path: &Path) -> io::Result<Option<Meta>> {
         match std::fs::symlink_metadata(path) {
             Ok(meta) => {
-                let ns = meta.mtime().wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec());
+                let ns = meta
+                    .mtime()
+                    .wrapping_mul(1_000_000_000)
+                    .wrapping_add(meta.mtime_nsec());
                 Ok(Some(Meta {
                     len: meta.len(),
                     mtime_ns: ns.cast_unsigned(),
@@ -142,7 +152,10 @@ impl Vfs for RealVfs {
             }
         };
         let magic = u64::try_from(found.f_type).unwrap_or_default() & 0xffff_ffff;
-        Ok(NETWORK.iter().find(|(known, _)| *known == magic).map(|(_, name)| (*name).into()))
+        Ok(NETWORK
+            .iter()
+            .find(|(known, _)| *known == magic)
+            .map(|(_, name)| (*name).into()))
     }
 
     fn boot_id(&self) -> String {
@@ -155,11 +168,16 @@ impl Vfs for RealVfs {
     }
 
     fn host(&self) -> String {
-        rustix::system::uname().nodename().to_string_lossy().into_owned()
+        rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned()
     }
 
     fn now_ms(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -44,7 +44,11 @@ impl Evidence {
 
 enum Raw {
     /// A complete line, without its LF.
-    Line { start: u64, end: u64, bytes: Vec<u8> },
+    Line {
+        start: u64,
+        end: u64,
+        bytes: Vec<u8>,
+    },
     /// A line too long to be a record.
     Long { start: u64, end: u64 },
     /// Bytes up to the end of the file without an LF.
@@ -64,7 +68,13 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn new(file: &'a dyn VfsFile, path: &'a Path, offset: u64) -> Self {
-        Self { file, path, buf: Vec::new(), base: offset, at: 0 }
+        Self {
+            file,
+            path,
+            buf: Vec::new(),
+            base: offset,
+            at: 0,
+        }
     }
 
     fn offset(&self) -> u64 {
@@ -90,10 +100,15 @@ impl<'a> Lines<'a> {
         let mut searched = 0;
         loop {
             let pending = self.buf.get(self.at..).unwrap_or_default();
-            if let Some(found) = memchr::memchr(b'\n', pending.get(searched..).unwrap_or_default()) {
+            if let Some(found) = memchr::memchr(b'\n', pending.get(searched..).unwrap_or_default())
+            {
                 let bytes = pending.get(..searched + found).unwrap_or_default().to_vec();
                 self.at += bytes.len() + 1;
-                return Ok(Some(Raw::Line { start, end: self.offset(), bytes }));
+                return Ok(Some(Raw::Line {
+                    start,
+                    end: self.offset(),
+                    bytes,
+                }));
             }
             searched = pending.len();
             if searched > MAX_LINE_BYTES {
@@ -112,11 +127,17 @@ impl<'a> Lines<'a> {
             let pending = self.buf.get(self.at..).unwrap_or_default();
             if let Some(found) = memchr::memchr(b'\n', pending) {
                 self.at += found + 1;
-                return Ok(Raw::Long { start, end: self.offset() });
+                return Ok(Raw::Long {
+                    start,
+                    end: self.offset(),
+                });
             }
             self.at = self.buf.len();
             if !self.more()? {
-                return Ok(Raw::Rest { start, end: self.offset() });
+                return Ok(Raw::Rest {
+                    start,
+                    end: self.offset(),
+                });
             }
         }
     }
@@ -160,12 +181,20 @@ impl Building {
             }
             None => (offset, reason.to_owned()),
         };
-        let next = self.page.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Line(line) => Some(line.event.seq + 1),
-            Entry::Damage(_) => None,
-        });
+        let next = self
+            .page
+            .entries
+            .iter()
+            .rev()
+            .find_map(|entry| match entry {
+                Entry::Line(line) => Some(line.event.seq + 1),
+                Entry::Damage(_) => None,
+            });
         let seq = next.unwrap_or(self.from_seq);
-        self.page.next = ReadPos { seq, hint: Some(offset) };
+        self.page.next = ReadPos {
+            seq,
+            hint: Some(offset),
+        };
         self.page.end = true;
         if end > offset {
             self.page.torn = Some(Torn {
@@ -188,7 +217,10 @@ impl<'a> Scanner<'a> {
         };
         let mut lines = Lines::new(self.file, self.path, offset);
         let mut building = Building {
-            page: Page { next: from, ..Page::default() },
+            page: Page {
+                next: from,
+                ..Page::default()
+            },
             from_seq: from.seq,
             bytes: 0,
             expected: from.seq,
@@ -196,8 +228,10 @@ impl<'a> Scanner<'a> {
         };
         loop {
             if building.bytes >= max_bytes && building.batch.is_none() {
-                building.page.next =
-                    ReadPos { seq: building.expected, hint: Some(lines.offset()) };
+                building.page.next = ReadPos {
+                    seq: building.expected,
+                    hint: Some(lines.offset()),
+                };
                 return Ok(building.page);
             }
             let Some(raw) = lines.next()? else {
@@ -218,19 +252,28 @@ impl<'a> Scanner<'a> {
         raw: Raw,
     ) -> Result<Option<Page>, FileError> {
         let (start, end, decoded) = match raw {
-            Raw::Line { start, end, bytes } => {
-                (start, end, Line::decode(&bytes).map_err(|error| error.to_string()))
-            }
-            Raw::Long { start, end } => {
-                (start, end, Err(format!("a line longer than {MAX_LINE_BYTES} bytes")))
-            }
+            Raw::Line { start, end, bytes } => (
+                start,
+                end,
+                Line::decode(&bytes).map_err(|error| error.to_string()),
+            ),
+            Raw::Long { start, end } => (
+                start,
+                end,
+                Err(format!("a line longer than {MAX_LINE_BYTES} bytes")),
+            ),
             Raw::Rest { start, end } => (start, end, Err("the line has no end".into())),
         };
         let reason = match decoded {
             Ok(line) if self.evidence.in_doubt(line.event.seq) => {
                 let taken = std::mem::replace(building, Building::empty());
                 let end = self.len()?;
-                return Ok(Some(taken.torn(self.path, start, end, "written before a failed sync")));
+                return Ok(Some(taken.torn(
+                    self.path,
+                    start,
+                    end,
+                    "written before a failed sync",
+                )));
             }
             Ok(line) => {
                 building.line(self.path, start, end, line);
@@ -239,7 +282,11 @@ impl<'a> Scanner<'a> {
             Err(reason) => reason,
         };
         let expected = building.expected;
-        let next = if self.evidence.unsynced(expected) { None } else { self.next_valid(end)? };
+        let next = if self.evidence.unsynced(expected) {
+            None
+        } else {
+            self.next_valid(end)?
+        };
         let Some((valid_at, seq)) = next else {
             let taken = std::mem::replace(building, Building::empty());
             return Ok(Some(taken.torn(self.path, start, self.len()?, &reason)));
@@ -319,7 +366,13 @@ impl<'a> Scanner<'a> {
 
 impl Building {
     fn empty() -> Self {
-        Self { page: Page::default(), from_seq: 0, bytes: 0, expected: 0, batch: None }
+        Self {
+            page: Page::default(),
+            from_seq: 0,
+            bytes: 0,
+            expected: 0,
+            batch: None,
+        }
     }
 
     fn line(&mut self, path: &Path, start: u64, end: u64, line: Line) {
@@ -346,6 +399,9 @@ impl Building {
             self.batch = None;
         }
         self.page.entries.push(Entry::Line(line));
-        self.page.next = ReadPos { seq: self.expected, hint: Some(end) };
+        self.page.next = ReadPos {
+            seq: self.expected,
+            hint: Some(end),
+        };
     }
 }

@@ -5,8 +5,7 @@
 
 use std::{
     ffi::OsString,
-    fmt,
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
@@ -145,7 +144,11 @@ pub(crate) trait At<T> {
 
 impl<T> At<T> for io::Result<T> {
     fn at(self, deed: &'static str, path: &Path) -> Result<T, FileError> {
-        self.map_err(|source| FileError { deed, path: path.to_owned(), source })
+        self.map_err(|source| FileError {
+            deed,
+            path: path.to_owned(),
+            source,
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use threadline_session::{
     payload::{ChunkKind, EndReason},
 };
 use threadline_store::{Durability, Entry, Follow, Followed, ReadError, ReadPos, SessionStore};
+use tokio::time::Instant;
 
 use crate::limits::ABANDONED_CHECK;
 
@@ -199,7 +200,8 @@ pub(crate) struct Watcher {
     store: SessionStore,
     id: SessionId,
     follow: Follow,
-    caught_up: bool,
+    /// When to look for the writer next; not before everything stored was given.
+    look_at: Option<Instant>,
     /// Where the log ended when its turn was last reported as abandoned.
     told: Option<u64>,
 }
@@ -207,25 +209,26 @@ pub(crate) struct Watcher {
 impl Watcher {
     pub(crate) fn new(store: SessionStore, id: SessionId, after: Option<u64>) -> Self {
         let follow = store.follow(&id, after);
-        Self { store, id, follow, caught_up: false, told: None }
+        Self { store, id, follow, look_at: None, told: None }
     }
 
     /// Waits for what comes next. `open` is where the log ends, as far as the caller has it, when
     /// a turn is open there.
     pub(crate) async fn next(&mut self, open: Option<u64>) -> Result<Seen, ReadError> {
-        let open = open.filter(|end| self.caught_up && self.told != Some(*end));
-        let Some(end) = open else {
-            return self.followed().await;
-        };
         loop {
-            if self.is_abandoned(end).await? {
-                self.told = Some(end);
-                return Ok(Seen::Abandoned);
-            }
+            let end = open.filter(|end| self.told != Some(*end));
+            let (Some(end), Some(look_at)) = (end, self.look_at) else {
+                return self.followed().await;
+            };
             tokio::select! {
                 biased;
                 seen = self.followed() => return seen,
-                () = tokio::time::sleep(ABANDONED_CHECK) => {}
+                () = tokio::time::sleep_until(look_at) => {}
+            }
+            self.look_at = Some(Instant::now() + ABANDONED_CHECK);
+            if self.is_abandoned(end).await? {
+                self.told = Some(end);
+                return Ok(Seen::Abandoned);
             }
         }
     }
@@ -234,7 +237,7 @@ impl Watcher {
         match self.follow.next().await? {
             Followed::Line(line) => Ok(Seen::Line(line)),
             Followed::CaughtUp { .. } => {
-                self.caught_up = true;
+                self.look_at = Some(Instant::now());
                 Ok(Seen::CaughtUp)
             }
         }

@@ -98,9 +98,14 @@ fn problems(route: &Route) -> BTreeMap<u16, Vec<&'static str>> {
     } else {
         &[Code::Unauthorized, Code::BadHost, Code::BadOrigin, Code::Internal]
     };
+    // What stands in a path can be no id.
+    let named = route.path.contains('{').then_some(&Code::InvalidInput);
     let mut by_status: BTreeMap<u16, Vec<&'static str>> = BTreeMap::new();
-    for code in route.errors.iter().chain(common) {
-        by_status.entry(code.status().as_u16()).or_default().push(code.as_str());
+    for code in route.errors.iter().chain(common).chain(named) {
+        let codes = by_status.entry(code.status().as_u16()).or_default();
+        if !codes.contains(&code.as_str()) {
+            codes.push(code.as_str());
+        }
     }
     by_status
 }

@@ -82,11 +82,19 @@ impl Frames {
     }
 }
 
-/// Sends a comment when nothing was sent for a while, and counts as a connection.
+/// Sends a comment when nothing was sent for a while.
 struct KeepAlive<S> {
     source: Pin<Box<S>>,
     ping: Interval,
-    _open: OpenStream,
+}
+
+impl<S> KeepAlive<S> {
+    fn new(source: S) -> Self {
+        let mut ping = tokio::time::interval(KEEP_ALIVE);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ping.reset();
+        Self { source: Box::pin(source), ping }
+    }
 }
 
 impl<S: Stream<Item = Frames>> Stream for KeepAlive<S> {
@@ -127,12 +135,13 @@ pub(crate) fn respond<S>(shared: &Shared, source: S) -> Response
 where
     S: Stream<Item = Frames> + Send + 'static,
 {
-    let mut ping = tokio::time::interval(KEEP_ALIVE);
-    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ping.reset();
     let retry = Bytes::from(format!("retry: {}\n\n", RETRY.as_millis()));
-    let body = KeepAlive { source: Box::pin(source), ping, _open: OpenStream::new(shared) };
-    let body = futures_util::stream::once(std::future::ready(Ok(retry))).chain(body);
+    let open = OpenStream::new(shared);
+    let source = source.inspect(move |_| {
+        let _ = &open;
+    });
+    let body = futures_util::stream::once(std::future::ready(Ok(retry)))
+        .chain(KeepAlive::new(source));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
@@ -151,6 +160,26 @@ pub(crate) fn refuse(shared: &Shared, failure: Failure) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_sends_a_comment_every_fifteen_seconds() {
+        let talks = futures_util::stream::once(async {
+            tokio::time::sleep(KEEP_ALIVE * 2 + KEEP_ALIVE / 2).await;
+            let mut frames = Frames::default();
+            frames.push(None, "x", "1");
+            frames
+        });
+        let source = talks.chain(futures_util::stream::pending());
+        let mut body = KeepAlive::new(source);
+        let begun = tokio::time::Instant::now();
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            let bytes = body.next().await.unwrap().unwrap();
+            seen.push((begun.elapsed().as_secs(), bytes.starts_with(b":")));
+        }
+        // A message starts the wait anew.
+        assert_eq!(seen, [(15, true), (30, true), (37, false), (52, true)]);
+    }
 
     #[test]
     fn a_message_stays_one_message_whatever_is_in_it() {

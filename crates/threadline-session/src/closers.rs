@@ -83,10 +83,17 @@ pub fn closing(
         }));
     }
     if let Some(step) = transcript.open_step() {
-        payloads.push(Payload::StepEnd(StepEnd { turn: step.turn, step: step.step, usage: None }));
+        payloads.push(Payload::StepEnd(StepEnd {
+            turn: step.turn,
+            step: step.step,
+            usage: None,
+        }));
     }
     if let Some(turn) = transcript.open_turn() {
-        payloads.push(Payload::TurnEnd(TurnEnd { turn: turn.turn, reason: reason.clone() }));
+        payloads.push(Payload::TurnEnd(TurnEnd {
+            turn: turn.turn,
+            reason: reason.clone(),
+        }));
     }
     payloads
 }

@@ -380,15 +380,28 @@ impl Transcript {
             .collect()
     }
 
-    /// Checks that a batch could be applied, without applying it.
+    /// Checks that a batch can be applied, and keeps what was parsed for
+    /// [`apply_checked`](Self::apply_checked).
     ///
     /// # Errors
-    /// What [`apply`](Self::apply) would say of the first event that could not.
-    pub fn check(&self, batch: &[Event]) -> Result<(), ApplyError> {
-        for (event, expected) in batch.iter().zip(self.next_seq..) {
-            self.parse(event, expected)?;
+    /// What [`apply`](Self::apply) would say of the first event that cannot.
+    pub fn check(&self, batch: &[Event]) -> Result<Vec<Payload>, ApplyError> {
+        batch
+            .iter()
+            .zip(self.next_seq..)
+            .map(|(event, expected)| self.parse(event, expected))
+            .collect()
+    }
+
+    /// Applies a batch that [`check`](Self::check) has accepted, with no event applied between.
+    pub fn apply_checked(&mut self, batch: &[Event], payloads: Vec<Payload>) {
+        for (event, payload) in batch.iter().zip(payloads) {
+            debug_assert_eq!(
+                event.seq, self.next_seq,
+                "another event was applied between"
+            );
+            self.take(event, payload);
         }
-        Ok(())
     }
 
     /// Applies the next event.
@@ -397,11 +410,15 @@ impl Transcript {
     /// [`ApplyError`]; the transcript is then unchanged.
     pub fn apply(&mut self, event: &Event) -> Result<Change, ApplyError> {
         let payload = self.parse(event, self.next_seq)?;
+        Ok(self.take(event, payload))
+    }
+
+    fn take(&mut self, event: &Event, payload: Payload) -> Change {
         self.next_seq = event.seq + 1;
         self.last_time = event.time;
         self.facts.events += 1;
         self.facts.updated_at = event.time;
-        Ok(self.reduce(event, payload))
+        self.reduce(event, payload)
     }
 
     fn parse(&self, event: &Event, expected: u64) -> Result<Payload, ApplyError> {

@@ -2,14 +2,19 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     sync::{Arc, Mutex as StdMutex, PoisonError},
+    task::Poll,
 };
 
 use threadline_session::{
     ApplyError, Event, EventError, Facts, Header, Payload, SessionId, Transcript,
     codec::{EncodeError, Encoder},
 };
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    sync::{Mutex, watch},
+    task::JoinError,
+};
 
 use crate::{
     AppendError, Backend, ClaimError, Durability, Recovered, WriteError, Writer,
@@ -274,20 +279,14 @@ impl SessionWriter {
         }
         let facts = self.facts.clone();
         let tail = self.tail.clone();
-        // A task of its own: the bytes and the state in memory must not part when the caller's
-        // future is dropped between them.
-        let task = tokio::spawn(async move {
+        uninterrupted(async move {
             let appended = inner.store(&events, &options).await?;
             *facts.lock().unwrap_or_else(PoisonError::into_inner) =
                 inner.transcript.facts().clone();
             tail.send_replace(inner.transcript.next_seq());
             Ok(appended)
-        });
-        task.await.unwrap_or_else(|e| {
-            Err(AppendError::UnknownOutcome {
-                reason: e.to_string(),
-            })
         })
+        .await
     }
 
     /// Brings everything appended so far to stable storage.
@@ -296,7 +295,7 @@ impl SessionWriter {
     /// [`AppendError::Poisoned`] or [`AppendError::Fenced`].
     pub async fn flush(&self) -> Result<Option<u64>, AppendError> {
         let mut inner = self.inner.clone().lock_owned().await;
-        let task = tokio::spawn(async move {
+        uninterrupted(async move {
             let last = inner.transcript.next_seq().checked_sub(1);
             if inner.durable_seq != last {
                 let outcome = match &mut inner.state {
@@ -308,13 +307,27 @@ impl SessionWriter {
                 inner.durable_seq = last;
             }
             Ok(inner.durable_seq)
-        });
-        task.await.unwrap_or_else(|e| {
-            Err(AppendError::UnknownOutcome {
-                reason: e.to_string(),
-            })
         })
+        .await
     }
+}
+
+/// Runs work to its end even when the caller's future is dropped: the bytes on disk and the state
+/// in memory must not part. Work that is done at its first poll, as a backend's that syncs in
+/// place, needs no task of its own.
+async fn uninterrupted<T: Send + 'static>(
+    work: impl Future<Output = Result<T, AppendError>> + Send + 'static,
+) -> Result<T, AppendError> {
+    let mut work = Box::pin(work);
+    if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        return done;
+    }
+    let unknown = |error: JoinError| AppendError::UnknownOutcome {
+        reason: error.to_string(),
+    };
+    tokio::spawn(work)
+        .await
+        .unwrap_or_else(|error| Err(unknown(error)))
 }
 
 impl Inner {
@@ -353,7 +366,7 @@ impl Inner {
         }
         let expected = self.transcript.next_seq();
         // What is accepted must always load again.
-        self.transcript.check(events).map_err(|error| match error {
+        let payloads = self.transcript.check(events).map_err(|error| match error {
             ApplyError::OutOfOrder { expected, found } => {
                 AppendError::Invalid(EncodeError::Gap { expected, found })
             }
@@ -381,9 +394,7 @@ impl Inner {
             .write(header_line, encoded.bytes, last_seq, sync)
             .await?;
         self.encoder = encoder;
-        for event in events {
-            self.transcript.apply(event)?;
-        }
+        self.transcript.apply_checked(events, payloads);
         if synced {
             self.durable_seq = Some(last_seq);
         }

@@ -47,7 +47,7 @@ pub(crate) async fn show(ui: Ui, store: &SessionStore, args: Show) -> Outcome<Ex
         let summary = store.summary(&id).await?;
         head(ui, &inspected, &summary)?;
         for turn in inspected.view.turns() {
-            one_turn(ui, turn)?;
+            one_turn(ui, turn, inspected.stat.writer.is_some())?;
         }
     }
     troubles(ui, &id, &inspected);
@@ -123,11 +123,12 @@ fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
     Ok(())
 }
 
-fn one_turn(ui: Ui, turn: &threadline_session::Turn) -> Outcome<()> {
+fn one_turn(ui: Ui, turn: &threadline_session::Turn, written: bool) -> Outcome<()> {
     let reason = match &turn.head.reason {
         Some(EndReason::Error { message, .. }) => format!("failed: {message}"),
         Some(reason) => reason.name().replace('_', " "),
-        None => "running".into(),
+        None if written => "running".into(),
+        None => "its end cannot be read".into(),
     };
     let line = format!(
         "Turn {}  {}  {}",

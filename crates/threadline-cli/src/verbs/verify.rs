@@ -35,6 +35,10 @@ struct Checked {
 pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcome<Exit> {
     let ids = match &args.id {
         Some(id) => vec![sessions::find(store, id).await?],
+        None if !args.all => {
+            return Err(Failure::usage("no session is named")
+                .hint("name one: `threadline verify ID`, or check all: `threadline verify --all`"));
+        }
         None => {
             let mut ids = store.ids().await?;
             ids.sort();

@@ -47,7 +47,8 @@ impl Drop for SmallDisk {
 }
 
 fn tool_then_done() -> [Reply; 2] {
-    let call = json!({"command": "touch made-by-tool"});
+    // Larger than the room that is left in the log's last block.
+    let call = json!({"command": format!("touch made-by-tool # {}", "x".repeat(9_000))});
     [
         Reply::default().gate("before").and_call("call_1", "shell", call),
         Reply::text("Done."),
@@ -74,12 +75,13 @@ fn a_full_disk_exits_7_before_the_tool_runs_and_work_goes_on_with_space() {
     assert_eq!(last["type"], "error");
     assert_eq!(last["code"], "storage_full");
     assert!(!world.work().join("made-by-tool").exists(), "the tool must not have run");
-    // Still full: reading works, the log is valid, and a new turn is refused without a trace.
+    // Still full: reading works, the log is valid, and a new turn is refused. What of the closing
+    // events fits into the log's last block may be there.
     world.call(&["verify", &id]).ok();
     world.call(&["show", &id]).ok().prints(&["use the tool"]);
     let before = world.log(&id);
     world.call(&["run", "--session", &id, "go on"]).exits(7).says(&["full"]);
-    assert!(world.log(&id) == before);
+    assert!(world.log(&id).starts_with(&before));
     world.call(&["verify", &id]).ok();
     // With space it goes on where it stopped, without a gap.
     disk.free();

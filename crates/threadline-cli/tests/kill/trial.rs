@@ -309,6 +309,10 @@ impl Worker {
         self.check_order(killed, &log);
         self.look(id, tag);
         self.check_processes(tag);
+        // Left as it is, so that the session's next kill may meet its recovery.
+        if self.rng.below(3) == 0 {
+            return;
+        }
         let resumed = self.resume(id, tag);
         let after = self.world.log(id);
         let kept = match resumed.lines()[0]["recovered"]["torn"]["offset"].as_u64() {

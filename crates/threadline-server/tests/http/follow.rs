@@ -255,7 +255,7 @@ async fn every_position_gives_exactly_the_rest() {
     // Control events of a suffix know of what came before it.
     let mut events = server.follow(&id, &format!("after={}", count - 2), None).await;
     let end = events.until("run_finished").await;
-    assert!(end.json()["answer"].as_str().unwrap().contains("so far: 2"));
+    assert!(end.json()["answer"].as_str().unwrap().contains("and two"));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The server over real sockets.
 
 mod access;
+mod disk;
 mod document;
 mod follow;
 mod page;

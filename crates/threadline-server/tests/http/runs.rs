@@ -74,7 +74,12 @@ async fn a_session_goes_on_and_counts_as_resumed() {
     assert_eq!(second.started()["resumed"], true);
     let next = first.log().len() as u64;
     assert_eq!(second.log()[0].id, Some(next));
-    assert!(second.end().json()["answer"].as_str().unwrap().contains("so far: 2"));
+    let said = |ran: &crate::support::Ran| {
+        let answer = ran.end().json()["answer"].as_str().unwrap().to_owned();
+        let count = answer.split("so far: ").nth(1).unwrap().split('.').next().unwrap();
+        count.parse::<u64>().unwrap()
+    };
+    assert_eq!(said(&second), said(&first) + 1, "the model is sent the whole conversation");
 }
 
 #[tokio::test]
@@ -127,6 +132,7 @@ async fn input_errors_come_before_the_stream() {
 async fn a_stateless_run_answers_once_and_keeps_nothing() {
     let server = Server::start().await;
     let kept = server.run(&json!({"task": "kept"})).await;
+    let mut answers = std::collections::BTreeSet::new();
     for input in [
         json!({"task": "hello"}),
         json!({"task": "hello", "sessionId": kept.session()}),
@@ -136,9 +142,10 @@ async fn a_stateless_run_answers_once_and_keeps_nothing() {
         assert_eq!(reply.status, 200, "{}", reply.text());
         let result = reply.json();
         assert_eq!(result["reason"]["kind"], "completed");
-        assert!(result["answer"].as_str().unwrap().contains("so far: 1"), "{result}");
+        answers.insert(result["answer"].as_str().unwrap().to_owned());
         assert!(result["usage"]["inputTokens"].as_u64().unwrap() > 0);
     }
+    assert_eq!(answers.len(), 1, "each prompt was fresh: {answers:?}");
     let blocked = server.post("/api/agent", &shell("touch x")).await.json();
     assert_eq!(blocked["reason"]["kind"], "blocked");
     let list = server.get("/api/agent/sessions").await.json();
@@ -190,8 +197,6 @@ async fn a_tool_runs_after_another_client_approved_it() {
     let mut later = server.follow(id, "view=0", None).await;
     assert_eq!(later.until("approval_required").await.json(), asked);
     assert_eq!(later.until("approval_resolved").await.json(), resolved);
-    let late = server.follow(id, "after=6", None).await;
-    drop(late);
 }
 
 #[tokio::test]

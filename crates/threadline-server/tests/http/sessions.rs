@@ -173,6 +173,18 @@ async fn requests_are_rebuilt_from_the_log_and_match() {
 }
 
 #[tokio::test]
+async fn a_panic_is_an_internal_error_and_the_server_goes_on() {
+    let server = Server::start().await;
+    let ran = server.run(&json!({"task": "x", "model": "script/panics"})).await;
+    let path = format!("/api/agent/sessions/{}/requests/1", ran.session());
+    let reply = server.get(&path).await;
+    reply.problem(500, "internal");
+    assert!(!reply.text().contains("defect"));
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(server.get("/api/agent/config").await.status, 200);
+}
+
+#[tokio::test]
 async fn hostile_ids_find_nothing() {
     let server = Server::start().await;
     server.run(&json!({"task": "hello"})).await;

@@ -50,6 +50,7 @@ impl Provider for Script {
     }
 
     fn body(&self, request: &Request) -> Value {
+        assert!(request.model != "panics", "a provider with a defect");
         json!({"items": request.items.len()})
     }
 

@@ -1,0 +1,238 @@
+//! What the process does when it dies.
+
+use std::path::{Path, PathBuf};
+
+use threadline_jsonl::sim::MemVfs;
+
+use crate::world::{Fallible, ROOT, Session, files, text};
+
+/// The sessions of a workload, and a file that belongs to somebody else.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) sessions: Vec<Session>,
+    foreign: Vec<PathBuf>,
+}
+
+const FOREIGN: &[u8] = b"not ours\n";
+
+impl World {
+    fn new(sessions: u32) -> Self {
+        Self {
+            sessions: (1..=sessions).map(Session::new).collect(),
+            foreign: Vec::new(),
+        }
+    }
+
+    fn put_foreign(&mut self, vfs: &MemVfs, path: PathBuf) {
+        vfs.put(&path, FOREIGN).expect("a foreign file");
+        self.foreign.push(path);
+    }
+
+    pub(crate) fn foreign_kept(&self, vfs: &MemVfs) -> bool {
+        let deleting = self.sessions.iter().any(|session| session.deleting);
+        deleting
+            || self
+                .foreign
+                .iter()
+                .all(|path| vfs.content(path).as_deref() == Some(FOREIGN))
+    }
+}
+
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) setup: fn() -> (MemVfs, World),
+    pub(crate) run: fn(&MemVfs, &mut World) -> Fallible<()>,
+}
+
+pub(crate) fn all() -> Vec<Workload> {
+    vec![
+        Workload {
+            name: "create",
+            setup: nothing,
+            run: create,
+        },
+        Workload {
+            name: "create beside",
+            setup: one_created,
+            run: create_beside,
+        },
+        Workload {
+            name: "append synced",
+            setup: one_created,
+            run: append_synced,
+        },
+        Workload {
+            name: "append unsynced",
+            setup: one_created,
+            run: append_unsynced,
+        },
+        Workload {
+            name: "mixed",
+            setup: one_created,
+            run: mixed,
+        },
+        Workload {
+            name: "recover",
+            setup: one_torn,
+            run: recover,
+        },
+        Workload {
+            name: "summary",
+            setup: one_created,
+            run: summary,
+        },
+        Workload {
+            name: "delete",
+            setup: one_created,
+            run: delete,
+        },
+        Workload {
+            name: "delete and create",
+            setup: one_created,
+            run: delete_and_create,
+        },
+        Workload {
+            name: "two sessions",
+            setup: two_created,
+            run: two,
+        },
+    ]
+}
+
+fn nothing() -> (MemVfs, World) {
+    (MemVfs::new(), World::new(1))
+}
+
+fn created(vfs: &MemVfs, count: u32) -> World {
+    let mut world = World::new(count);
+    let files = files(vfs).expect("a store");
+    for session in &mut world.sessions {
+        session.create(&files, 2).expect("a session");
+    }
+    let beside = world.sessions[0].dir().join("notes.txt");
+    world.put_foreign(vfs, beside);
+    world.put_foreign(vfs, Path::new(ROOT).join("sessions/README"));
+    world
+}
+
+fn one_created() -> (MemVfs, World) {
+    let vfs = MemVfs::new();
+    let world = created(&vfs, 1);
+    (vfs, world)
+}
+
+fn two_created() -> (MemVfs, World) {
+    let vfs = MemVfs::new();
+    let world = created(&vfs, 2);
+    (vfs, world)
+}
+
+/// With two whole batches and a part of a third behind them, as a killed process leaves it.
+fn one_torn() -> (MemVfs, World) {
+    let (vfs, mut world) = one_created();
+    let session = &mut world.sessions[0];
+    let files = files(&vfs).expect("a store");
+    let mut writer = session.resume(&files).expect("a claim");
+    session.append(&mut writer, 3, true).expect("a batch");
+    drop(writer);
+    let mut log = vfs.content(&session.log()).expect("a log");
+    let third = crate::world::batch(5, 3, 0);
+    log.extend_from_slice(&third[0]);
+    log.extend_from_slice(&third[1][..20]);
+    vfs.put(&session.log(), &log).expect("a torn log");
+    session.tried.push(third);
+    (vfs, world)
+}
+
+fn create(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let session = &mut world.sessions[0];
+    let mut writer = session.create(&files, 3)?;
+    session.append(&mut writer, 1, true).map_err(text)
+}
+
+fn create_beside(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    world.sessions.push(Session::new(9));
+    world.sessions[1].create(&files, 4).map(drop)
+}
+
+fn append_synced(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let session = &mut world.sessions[0];
+    let mut writer = session.resume(&files(vfs)?)?;
+    for events in 1..=4 {
+        session.append(&mut writer, events, true).map_err(text)?;
+    }
+    Ok(())
+}
+
+fn append_unsynced(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let session = &mut world.sessions[0];
+    let mut writer = session.resume(&files(vfs)?)?;
+    for events in [1, 4, 2, 1, 3] {
+        session.append(&mut writer, events, false).map_err(text)?;
+    }
+    session.sync(&mut writer).map_err(text)
+}
+
+fn mixed(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let session = &mut world.sessions[0];
+    let mut writer = session.resume(&files)?;
+    session.append(&mut writer, 2, false).map_err(text)?;
+    session.append(&mut writer, 1, true).map_err(text)?;
+    session.put_summary(&files)?;
+    session.append(&mut writer, 3, false).map_err(text)?;
+    session.append(&mut writer, 1, false).map_err(text)?;
+    drop(writer);
+    let mut writer = session.resume(&files)?;
+    session.append(&mut writer, 4, false).map_err(text)?;
+    session.append(&mut writer, 2, true).map_err(text)
+}
+
+fn recover(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let session = &mut world.sessions[0];
+    let mut writer = session.resume(&files(vfs)?)?;
+    session.append(&mut writer, 2, false).map_err(text)?;
+    session.append(&mut writer, 3, true).map_err(text)
+}
+
+fn summary(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let session = &mut world.sessions[0];
+    session.put_summary(&files)?;
+    session.put_summary(&files)
+}
+
+fn delete(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let session = &mut world.sessions[0];
+    session.put_summary(&files)?;
+    session.delete(&files)
+}
+
+fn delete_and_create(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let session = &mut world.sessions[0];
+    session.delete(&files)?;
+    let id = session.id.clone();
+    // Until the new one is acknowledged, none is fine.
+    *session = Session::with_id(id);
+    session.attempt = 7;
+    let mut writer = session.create(&files, 2)?;
+    session.append(&mut writer, 2, true).map_err(text)
+}
+
+fn two(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let [first, second] = &mut world.sessions[..] else {
+        return Err("two sessions".into());
+    };
+    let mut one = first.resume(&files)?;
+    let mut two = second.resume(&files)?;
+    first.append(&mut one, 2, false).map_err(text)?;
+    second.append(&mut two, 1, true).map_err(text)?;
+    first.append(&mut one, 1, false).map_err(text)?;
+    second.append(&mut two, 3, false).map_err(text)?;
+    first.sync(&mut one).map_err(text)
+}
