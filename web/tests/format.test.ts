@@ -9,6 +9,7 @@ import {
   sessionTitle,
   shortId,
   tokens,
+  withoutFolder,
 } from "../src/model/format";
 
 const now = 1_790_000_000_000;
@@ -24,6 +25,12 @@ describe("format", () => {
     expect(relativeTime(now - 24 * 60 * min, now)).toBe("1 day ago");
     expect(relativeTime(now - 6 * 24 * 60 * min, now)).toBe("6 days ago");
     expect(relativeTime(now - 30 * 24 * 60 * min, now)).toMatch(/^\d{4}-\d\d-\d\d$/);
+  });
+
+  it("shortens the path that a message begins with", () => {
+    expect(withoutFolder("/a/b/log.jsonl is damaged", "/a/b/log.jsonl")).toBe("log.jsonl is damaged");
+    expect(withoutFolder("in /a/log.jsonl", "/a/log.jsonl")).toBe("in /a/log.jsonl");
+    expect(withoutFolder("locked", undefined)).toBe("locked");
   });
 
   it("tells durations", () => {

@@ -51,7 +51,7 @@ describe("errors", () => {
     expect(sentence("the lock is held by 42")).toBe("The lock is held by 42.");
     expect(toHuman(errorFromProblem({ detail: "stale", hint: "reload", code: "conflict" }, 409))).toEqual({
       message: "Stale.",
-      hint: "reload",
+      hint: "Reload.",
       code: "conflict",
     });
     expect(toHuman(errorFromProblem({}, 418)).message).toContain("418");

@@ -153,6 +153,7 @@ pub(crate) const LANES: &[Lane] = &[
         needs: &[Need::Npm],
         steps: &[
             npx("tsc --noEmit", Counter::Check),
+            npx("tsc --noEmit -p e2e", Counter::Check),
             npx("vitest run", Counter::Vitest),
         ],
     },
@@ -174,14 +175,18 @@ pub(crate) const LANES: &[Lane] = &[
         about: "the page in Chromium against the real binary",
         when: When::Full,
         needs: &[Need::Npm, Need::Chromium, Need::Page, Need::Binary],
-        steps: &[with(
-            npx("playwright test --reporter=list", Counter::Playwright),
-            &[
-                ("THREADLINE_BIN", Env::Binary),
-                ("CHROMIUM", Env::Chromium),
-                ("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", Env::Is("1")),
-            ],
-        )],
+        steps: &[
+            // Found as STRICT_MODEL_BIN, else where this puts it.
+            cargo("build -p threadline-strict-model", Counter::Check),
+            with(
+                npx("playwright test --reporter=list", Counter::Playwright),
+                &[
+                    ("THREADLINE_BIN", Env::Binary),
+                    ("CHROMIUM", Env::Chromium),
+                    ("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", Env::Is("1")),
+                ],
+            ),
+        ],
     },
 ];
 

@@ -44,8 +44,15 @@ impl Models {
     /// Sets up one provider and makes one of its models the default.
     #[must_use]
     pub fn new(provider: Arc<dyn Provider>, model: impl Into<String>) -> Self {
-        let default = ModelRef { provider: provider.name().into(), name: model.into() };
-        Self { providers: BTreeMap::new(), default }.with(provider)
+        let default = ModelRef {
+            provider: provider.name().into(),
+            name: model.into(),
+        };
+        Self {
+            providers: BTreeMap::new(),
+            default,
+        }
+        .with(provider)
     }
 
     /// Sets up another provider.
@@ -66,10 +73,12 @@ impl Models {
     /// # Errors
     /// [`StartError::UnknownProvider`], which lists those that are set up.
     pub fn provider(&self, name: &str) -> Result<&Arc<dyn Provider>, StartError> {
-        self.providers.get(name).ok_or_else(|| StartError::UnknownProvider {
-            provider: name.into(),
-            known: self.providers.keys().cloned().collect(),
-        })
+        self.providers
+            .get(name)
+            .ok_or_else(|| StartError::UnknownProvider {
+                provider: name.into(),
+                known: self.providers.keys().cloned().collect(),
+            })
     }
 
     /// Reads a choice: `provider/name` when the part before the slash is set up, else the name of
@@ -77,10 +86,14 @@ impl Models {
     #[must_use]
     pub fn choose(&self, choice: &str, provider: &str) -> ModelRef {
         match choice.split_once('/') {
-            Some((head, name)) if self.providers.contains_key(head) => {
-                ModelRef { provider: head.into(), name: name.into() }
-            }
-            _ => ModelRef { provider: provider.into(), name: choice.into() },
+            Some((head, name)) if self.providers.contains_key(head) => ModelRef {
+                provider: head.into(),
+                name: name.into(),
+            },
+            _ => ModelRef {
+                provider: provider.into(),
+                name: choice.into(),
+            },
         }
     }
 }
@@ -193,7 +206,10 @@ impl Shared {
 
     pub(crate) fn forget_run(&self, run_id: &RunId, session_id: &SessionId) {
         let mut running = self.running();
-        if running.get(session_id).is_some_and(|run| run.run_id() == run_id) {
+        if running
+            .get(session_id)
+            .is_some_and(|run| run.run_id() == run_id)
+        {
             running.remove(session_id);
         }
         drop(running);
@@ -209,7 +225,9 @@ pub struct Agents {
 
 impl std::fmt::Debug for Agents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agents").field("store", &self.shared.store).finish_non_exhaustive()
+        f.debug_struct("Agents")
+            .field("store", &self.shared.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,7 +250,9 @@ impl Agents {
             board: ApprovalBoard::default(),
             running: Mutex::new(HashMap::new()),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Returns the configuration.
@@ -261,9 +281,14 @@ impl Agents {
         let id = options
             .session_id
             .unwrap_or_else(|| SessionId::from_first_run(&new_run_id()));
-        let cwd = options.cwd.unwrap_or_else(|| self.shared.config.defaults.cwd.clone());
+        let cwd = options
+            .cwd
+            .unwrap_or_else(|| self.shared.config.defaults.cwd.clone());
         let now = self.shared.store.clock().now_ms();
-        let writer = self.shared.store.begin(Header::new(id, now, OsPath::from(cwd)))?;
+        let writer = self
+            .shared
+            .store
+            .begin(Header::new(id, now, OsPath::from(cwd)))?;
         Ok(Agent::new(self.shared.clone(), writer, false, 0))
     }
 
@@ -282,13 +307,23 @@ impl Agents {
         if self.running(&id).is_some() {
             return Err(StartError::Busy { id });
         }
-        let loaded = self.shared.store.load(&id).await.map_err(|error| match error {
-            OpenError::Locked { id, holder } if holder.pid == std::process::id() => {
-                StartError::Busy { id }
-            }
-            error => StartError::Open(error),
-        })?;
-        Ok(Agent::new(self.shared.clone(), loaded.writer, true, loaded.closed))
+        let loaded = self
+            .shared
+            .store
+            .load(&id)
+            .await
+            .map_err(|error| match error {
+                OpenError::Locked { id, holder } if holder.pid == std::process::id() => {
+                    StartError::Busy { id }
+                }
+                error => StartError::Open(error),
+            })?;
+        Ok(Agent::new(
+            self.shared.clone(),
+            loaded.writer,
+            true,
+            loaded.closed,
+        ))
     }
 
     /// Returns the run that a session has in this process.
@@ -332,13 +367,22 @@ pub(crate) struct Core {
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Agent").field("session", self.core.writer.id()).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("session", self.core.writer.id())
+            .finish_non_exhaustive()
     }
 }
 
 impl Agent {
     fn new(shared: Arc<Shared>, writer: SessionWriter, resumed: bool, closed: usize) -> Self {
-        Self { core: Arc::new(Core { shared, writer, resumed, closed }) }
+        Self {
+            core: Arc::new(Core {
+                shared,
+                writer,
+                resumed,
+                closed,
+            }),
+        }
     }
 
     /// Returns the session's id.

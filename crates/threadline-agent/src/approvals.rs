@@ -135,14 +135,25 @@ impl ApprovalBoard {
     ) -> Result<(), AnswerError> {
         let mut held = self.lock();
         let Some((_, sender)) = held.waiting.remove(&(run_id.clone(), call_id.to_owned())) else {
-            let decided = held.decided.get(run_id).is_some_and(|calls| calls.contains(call_id));
+            let decided = held
+                .decided
+                .get(run_id)
+                .is_some_and(|calls| calls.contains(call_id));
             return Err(if decided {
-                AnswerError::AlreadyDecided { call_id: call_id.into() }
+                AnswerError::AlreadyDecided {
+                    call_id: call_id.into(),
+                }
             } else {
-                AnswerError::NotFound { run_id: run_id.clone(), call_id: call_id.into() }
+                AnswerError::NotFound {
+                    run_id: run_id.clone(),
+                    call_id: call_id.into(),
+                }
             });
         };
-        held.decided.entry(run_id.clone()).or_default().insert(call_id.into());
+        held.decided
+            .entry(run_id.clone())
+            .or_default()
+            .insert(call_id.into());
         // The run may have been cancelled between; then there is nobody to tell.
         let _ = sender.send(answered);
         Ok(())
@@ -163,7 +174,9 @@ impl ApprovalBoard {
 
     /// Takes a question down that nobody answered.
     pub(crate) fn withdraw(&self, run_id: &RunId, call_id: &str) {
-        self.lock().waiting.remove(&(run_id.clone(), call_id.to_owned()));
+        self.lock()
+            .waiting
+            .remove(&(run_id.clone(), call_id.to_owned()));
     }
 
     /// Forgets a run that has ended.

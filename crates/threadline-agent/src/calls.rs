@@ -36,9 +36,17 @@ struct Call {
 
 /// What is to be done with a call once it was judged.
 enum Plan {
-    Run { tool: Arc<dyn Tool>, arguments: Value, effect: Effect },
+    Run {
+        tool: Arc<dyn Tool>,
+        arguments: Value,
+        effect: Effect,
+    },
     /// It is asked for first, then run.
-    Ask { tool: Arc<dyn Tool>, arguments: Value, reason: String },
+    Ask {
+        tool: Arc<dyn Tool>,
+        arguments: Value,
+        reason: String,
+    },
     Refuse(ToolOutput),
 }
 
@@ -54,7 +62,8 @@ impl Driver {
             })
             .collect();
         // Logged without a barrier: the one before the first tool covers it.
-        self.record(vec![Payload::AssistantMessage(message)], false).await?;
+        self.record(vec![Payload::AssistantMessage(message)], false)
+            .await?;
         let mut at = 0;
         while let Some(call) = calls.get(at) {
             if self.cancel().is_cancelled() {
@@ -65,20 +74,32 @@ impl Driver {
                     self.answer(call, output).await?;
                     at += 1;
                 }
-                Plan::Ask { tool, arguments, reason } => {
+                Plan::Ask {
+                    tool,
+                    arguments,
+                    reason,
+                } => {
                     if let Some(refusal) = self.ask(call, reason).await? {
                         self.answer(call, refusal).await?;
                     } else {
-                        self.run_group(vec![(call.clone(), tool, arguments)]).await?;
+                        self.run_group(vec![(call.clone(), tool, arguments)])
+                            .await?;
                     }
                     at += 1;
                 }
-                Plan::Run { tool, arguments, effect: Effect::ReadOnly } => {
+                Plan::Run {
+                    tool,
+                    arguments,
+                    effect: Effect::ReadOnly,
+                } => {
                     let mut group = vec![(call.clone(), tool, arguments)];
                     at += 1;
                     while let Some(next) = calls.get(at).filter(|_| group.len() < PARALLEL_CALLS) {
-                        let Plan::Run { tool, arguments, effect: Effect::ReadOnly } =
-                            self.plan(next).await
+                        let Plan::Run {
+                            tool,
+                            arguments,
+                            effect: Effect::ReadOnly,
+                        } = self.plan(next).await
                         else {
                             break;
                         };
@@ -87,8 +108,11 @@ impl Driver {
                     }
                     self.run_group(group).await?;
                 }
-                Plan::Run { tool, arguments, .. } => {
-                    self.run_group(vec![(call.clone(), tool, arguments)]).await?;
+                Plan::Run {
+                    tool, arguments, ..
+                } => {
+                    self.run_group(vec![(call.clone(), tool, arguments)])
+                        .await?;
                     at += 1;
                 }
             }
@@ -109,15 +133,27 @@ impl Driver {
             .core
             .writer
             .with_transcript(|transcript| {
-                transcript.session_grants().iter().filter_map(Grant::from_asked).collect()
+                transcript
+                    .session_grants()
+                    .iter()
+                    .filter_map(Grant::from_asked)
+                    .collect()
             })
             .await;
         let effect = tool.effect(&arguments);
         let (policy, sandbox) = (self.context.approval_policy, self.context.sandbox_mode);
         let tool = tool.clone();
         match judge(policy, sandbox, effect, &call.name, &arguments, &grants) {
-            Verdict::Allow => Plan::Run { tool, arguments, effect },
-            Verdict::Ask { reason } => Plan::Ask { tool, arguments, reason },
+            Verdict::Allow => Plan::Run {
+                tool,
+                arguments,
+                effect,
+            },
+            Verdict::Ask { reason } => Plan::Ask {
+                tool,
+                arguments,
+                reason,
+            },
             Verdict::Deny { reason } => Plan::Refuse(ToolOutput::denied(reason)),
         }
     }
@@ -165,18 +201,28 @@ impl Driver {
         board.withdraw(self.run.run_id(), &call.call_id);
         let answered = answered?;
         let (decision, by, comment) = match &answered {
-            Some(Answered { answer, by, comment }) => {
-                ((*answer).into(), by.clone(), comment.clone())
-            }
+            Some(Answered {
+                answer,
+                by,
+                comment,
+            }) => ((*answer).into(), by.clone(), comment.clone()),
             None => (Decision::Expired, "timeout".into(), None),
         };
-        let decided = ApprovalDecided { approval_id, decision, by, comment };
-        self.record(vec![Payload::ApprovalDecided(decided)], false).await?;
+        let decided = ApprovalDecided {
+            approval_id,
+            decision,
+            by,
+            comment,
+        };
+        self.record(vec![Payload::ApprovalDecided(decided)], false)
+            .await?;
         Ok(refusal(answered))
     }
 
     async fn answer(&mut self, call: &Call, output: ToolOutput) -> Result<(), AppendError> {
-        self.record(vec![result(call, output)], false).await.map(drop)
+        self.record(vec![result(call, output)], false)
+            .await
+            .map(drop)
     }
 
     /// Runs calls at the same time. Their starts are on stable storage before the first begins.
@@ -213,10 +259,11 @@ impl Driver {
     }
 
     fn tool_context(&self) -> ToolContext {
-        let mut context =
-            ToolContext::new(self.context.cwd.as_path(), self.context.sandbox_mode);
+        let mut context = ToolContext::new(self.context.cwd.as_path(), self.context.sandbox_mode);
         context.denied = self.core.shared.store.private_paths();
-        context.denied.extend(self.core.shared.config.denied.iter().cloned());
+        context
+            .denied
+            .extend(self.core.shared.config.denied.iter().cloned());
         context.cancel = self.cancel().clone();
         context
     }
@@ -279,9 +326,16 @@ async fn log_output(
             && delta.len() <= room
         {
             room -= delta.len();
-            let piece = OutputPiece { call_id: call_id.into(), stream, delta };
+            let piece = OutputPiece {
+                call_id: call_id.into(),
+                stream,
+                delta,
+            };
             let options = AppendOptions::default();
-            outcome = writer.record(vec![Payload::ToolOutput(piece)], options).await.map(drop);
+            outcome = writer
+                .record(vec![Payload::ToolOutput(piece)], options)
+                .await
+                .map(drop);
         }
         if ended {
             return outcome;
@@ -303,8 +357,14 @@ fn result(call: &Call, output: ToolOutput) -> Payload {
 
 fn refusal(answered: Option<Answered>) -> Option<ToolOutput> {
     let text = match answered {
-        Some(Answered { answer: Answer::Approve | Answer::ApproveForSession, .. }) => return None,
-        Some(Answered { comment: Some(comment), .. }) if !comment.trim().is_empty() => {
+        Some(Answered {
+            answer: Answer::Approve | Answer::ApproveForSession,
+            ..
+        }) => return None,
+        Some(Answered {
+            comment: Some(comment),
+            ..
+        }) if !comment.trim().is_empty() => {
             format!("the person refused this call and says: {}", comment.trim())
         }
         Some(_) => "the person refused this call".into(),

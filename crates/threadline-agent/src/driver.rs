@@ -140,7 +140,11 @@ impl Driver {
             if let Some(usage) = &message.usage {
                 self.usage.add(usage);
             }
-            self.open_step = Some(StepEnd { turn: self.turn, step, usage: message.usage });
+            self.open_step = Some(StepEnd {
+                turn: self.turn,
+                step,
+                usage: message.usage,
+            });
             let text = message.text();
             if !text.is_empty() {
                 self.answer = text;
@@ -165,8 +169,12 @@ impl Driver {
             .await;
         let (step, request) = (built.0, built.1.map_err(|e| internal(e.to_string()))?.0);
         let print = request.fingerprint().map_err(|e| internal(e.to_string()))?;
-        let mut payloads: Vec<Payload> =
-            self.open_step.take().map(Payload::StepEnd).into_iter().collect();
+        let mut payloads: Vec<Payload> = self
+            .open_step
+            .take()
+            .map(Payload::StepEnd)
+            .into_iter()
+            .collect();
         payloads.push(Payload::StepStart(StepStart {
             turn: self.turn,
             step,
@@ -202,7 +210,8 @@ impl Driver {
                     }
                 }
                 Some(Ok(ModelEvent::Retry(trouble))) => {
-                    self.record(vec![Payload::ModelRetry(trouble)], false).await?;
+                    self.record(vec![Payload::ModelRetry(trouble)], false)
+                        .await?;
                 }
                 Some(Ok(ModelEvent::Done(completion))) => {
                     self.log_chunk(step, &mut gathered).await?;
@@ -225,8 +234,14 @@ impl Driver {
             return Ok(());
         }
         let parts = std::mem::take(gathered).parts;
-        let chunk = AssistantChunk { turn: self.turn, step, parts };
-        self.record(vec![Payload::AssistantChunk(chunk)], false).await.map(drop)
+        let chunk = AssistantChunk {
+            turn: self.turn,
+            step,
+            parts,
+        };
+        self.record(vec![Payload::AssistantChunk(chunk)], false)
+            .await
+            .map(drop)
     }
 
     async fn model_failed(&mut self, error: &ModelError) -> Stop {
@@ -241,7 +256,10 @@ impl Driver {
             delay_ms: None,
         };
         match self.record(vec![Payload::ModelError(trouble)], false).await {
-            Ok(_) => Stop::End(EndReason::Error { code: error.code().into(), message }),
+            Ok(_) => Stop::End(EndReason::Error {
+                code: error.code().into(),
+                message,
+            }),
             Err(error) => Stop::Storage(error),
         }
     }
@@ -278,8 +296,10 @@ impl Driver {
         };
         let mut payloads = vec![Payload::AssistantMessage(message)];
         payloads.extend(self.open_step.take().map(Payload::StepEnd));
-        payloads
-            .push(Payload::TurnEnd(TurnEnd { turn: self.turn, reason: reason.clone() }));
+        payloads.push(Payload::TurnEnd(TurnEnd {
+            turn: self.turn,
+            reason: reason.clone(),
+        }));
         self.record(payloads, true).await?;
         Ok(reason)
     }
@@ -313,7 +333,10 @@ impl Driver {
 }
 
 pub(crate) fn internal(message: String) -> Stop {
-    Stop::End(EndReason::Error { code: "internal".into(), message })
+    Stop::End(EndReason::Error {
+        code: "internal".into(),
+        message,
+    })
 }
 
 fn unanswered(call: &OpenCall, reason: &EndReason) -> (Outcome, String) {
@@ -327,16 +350,20 @@ fn unanswered(call: &OpenCall, reason: &EndReason) -> (Outcome, String) {
             "the run was cancelled while this call ran; check what it did before you repeat it"
                 .into(),
         ),
-        EndReason::Cancelled => {
-            (Outcome::Cancelled, "the run was cancelled before this call was started".into())
-        }
+        EndReason::Cancelled => (
+            Outcome::Cancelled,
+            "the run was cancelled before this call was started".into(),
+        ),
         _ if call.started => (
             Outcome::Unknown,
             "the run stopped while this call ran, so its outcome is unknown; check before you \
              repeat it"
                 .into(),
         ),
-        _ => (Outcome::NotStarted, "the run stopped before this call was started".into()),
+        _ => (
+            Outcome::NotStarted,
+            "the run stopped before this call was started".into(),
+        ),
     }
 }
 
@@ -350,7 +377,11 @@ fn storage_failure(error: &AppendError) -> Failure {
         }
         _ => None,
     };
-    Failure { code: append_code(error).into(), message: error.to_string(), hint }
+    Failure {
+        code: append_code(error).into(),
+        message: error.to_string(),
+        hint,
+    }
 }
 
 /// Streamed pieces that wait for a moment to be logged together.
@@ -380,4 +411,3 @@ impl Gathered {
         }
     }
 }
-

@@ -76,7 +76,9 @@ impl std::fmt::Debug for Run {
 
 impl Run {
     pub(crate) fn new(parts: RunParts) -> Self {
-        Self { parts: Arc::new(parts) }
+        Self {
+            parts: Arc::new(parts),
+        }
     }
 
     /// Returns the run's id.
@@ -143,12 +145,19 @@ impl Run {
     fn lost(&self) -> RunOutcome {
         let message = "the run's task broke; this is a defect".to_owned();
         RunOutcome {
-            reason: EndReason::Error { code: "internal".into(), message: message.clone() },
+            reason: EndReason::Error {
+                code: "internal".into(),
+                message: message.clone(),
+            },
             answer: String::new(),
             usage: Usage::default(),
             last_seq: self.parts.start_seq,
             durable_seq: None,
-            failure: Some(Failure { code: "internal".into(), message, hint: None }),
+            failure: Some(Failure {
+                code: "internal".into(),
+                message,
+                hint: None,
+            }),
         }
     }
 
@@ -170,7 +179,11 @@ impl Run {
 
 /// Something that happens in a run, in the shape that `run --json` and the stream route show.
 #[derive(Debug, Clone, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase"
+)]
 pub enum RunEvent {
     /// The prompt is stored and the run goes on.
     RunStarted {
@@ -276,7 +289,9 @@ pub struct RunStream {
 
 impl std::fmt::Debug for RunStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunStream").field("run", &self.run).finish_non_exhaustive()
+        f.debug_struct("RunStream")
+            .field("run", &self.run)
+            .finish_non_exhaustive()
     }
 }
 
@@ -337,7 +352,9 @@ impl RunStream {
         match followed {
             // What is behind the run's end belongs to the session's next run.
             Ok(Followed::Line(line))
-                if ended.as_ref().is_some_and(|ended| line.event.seq > ended.last_seq) =>
+                if ended
+                    .as_ref()
+                    .is_some_and(|ended| line.event.seq > ended.last_seq) =>
             {
                 self.given = Some(line.event.seq);
             }
@@ -357,7 +374,8 @@ impl RunStream {
     fn control(&mut self, line: &Line) -> Option<RunEvent> {
         match line.event.payload().ok()? {
             Payload::ApprovalAsked(asked) => {
-                self.asked.insert(asked.approval_id.clone(), asked.call_id.clone());
+                self.asked
+                    .insert(asked.approval_id.clone(), asked.call_id.clone());
                 let parts = &self.run.parts;
                 Some(RunEvent::ApprovalRequired(ApprovalInfo {
                     approval_id: asked.approval_id,

@@ -107,11 +107,21 @@ impl Agents {
             None => {
                 let session_id = input.idempotency_key.as_deref().map(keyed_session);
                 if let Some(id) = &session_id
-                    && self.store().has(id).await.map_err(threadline_store::OpenError::from)?
+                    && self
+                        .store()
+                        .has(id)
+                        .await
+                        .map_err(threadline_store::OpenError::from)?
                 {
-                    return Ok(Started::Repeated { session_id: id.clone(), seq: 0 });
+                    return Ok(Started::Repeated {
+                        session_id: id.clone(),
+                        seq: 0,
+                    });
                 }
-                self.create(CreateOptions { cwd: input.cwd.clone(), session_id })?
+                self.create(CreateOptions {
+                    cwd: input.cwd.clone(),
+                    session_id,
+                })?
             }
         };
         agent.start(input).await
@@ -138,22 +148,39 @@ impl Agent {
         }
         let core = &self.core;
         if core.shared.is_running(self.session_id()) {
-            return Err(StartError::Busy { id: self.session_id().clone() });
+            return Err(StartError::Busy {
+                id: self.session_id().clone(),
+            });
         }
         core.close_leftover().await?;
-        let (context, payloads) =
-            core.writer.with_transcript(|transcript| core.open_turn(transcript, &input)).await?;
-        let provider = core.shared.config.models.provider(&context.provider)?.clone();
+        let (context, payloads) = core
+            .writer
+            .with_transcript(|transcript| core.open_turn(transcript, &input))
+            .await?;
+        let provider = core
+            .shared
+            .config
+            .models
+            .provider(&context.provider)?
+            .clone();
         let Some(Payload::TurnStart(start)) = payloads.first() else {
-            return Err(StartError::Internal("a turn does not begin with its start".into()));
+            return Err(StartError::Internal(
+                "a turn does not begin with its start".into(),
+            ));
         };
         let (turn, run_id) = (start.turn, start.run_id.clone());
         let count = payloads.len() as u64;
-        let options = AppendOptions { key: input.idempotency_key, barrier: false };
+        let options = AppendOptions {
+            key: input.idempotency_key,
+            barrier: false,
+        };
         let appended = core.writer.record(payloads, options).await?;
         if appended.repeated {
             let session_id = self.session_id().clone();
-            return Ok(Started::Repeated { session_id, seq: appended.last_seq });
+            return Ok(Started::Repeated {
+                session_id,
+                seq: appended.last_seq,
+            });
         }
         let (outcome, watch) = watch::channel(None);
         let run = Run::new(RunParts {
@@ -184,7 +211,9 @@ impl Core {
             .await;
         let events = events.map_err(|e| StartError::Internal(e.to_string()))?;
         if !events.is_empty() {
-            self.writer.append(first, events, AppendOptions::barrier()).await?;
+            self.writer
+                .append(first, events, AppendOptions::barrier())
+                .await?;
         }
         Ok(())
     }
@@ -197,7 +226,9 @@ impl Core {
         let context = self.context(transcript.context(), input)?;
         let cwd = context.cwd.as_path();
         if !cwd.is_dir() {
-            return Err(StartError::MissingFolder { path: context.cwd.display() });
+            return Err(StartError::MissingFolder {
+                path: context.cwd.display(),
+            });
         }
         let turn = transcript.last_turn() + 1;
         let run_id = if turn == 1 {
@@ -212,7 +243,10 @@ impl Core {
             context: context.clone(),
         })];
         payloads.extend(self.system_prompt(transcript));
-        if transcript.context().is_none_or(|before| before.cwd != context.cwd) {
+        if transcript
+            .context()
+            .is_none_or(|before| before.cwd != context.cwd)
+        {
             payloads.push(user(prompt::environment(cwd), UserSource::Context));
         }
         payloads.push(user(task_text(input), UserSource::User));
@@ -235,7 +269,10 @@ impl Core {
                 let chosen = models.choose(choice, provider);
                 (chosen.provider, chosen.name)
             }
-            None => (provider.clone(), before.map_or(&fallback.name, |b| &b.model).clone()),
+            None => (
+                provider.clone(),
+                before.map_or(&fallback.name, |b| &b.model).clone(),
+            ),
         };
         models.provider(&provider)?;
         let cwd = input.cwd.clone().map(OsPath::from);
@@ -244,16 +281,18 @@ impl Core {
             model,
             approval_policy: input
                 .approval_policy
-                .or(before.map(|b| b.approval_policy))
+                .or_else(|| before.map(|b| b.approval_policy))
                 .unwrap_or(defaults.approval_policy),
             sandbox_mode: input
                 .sandbox_mode
-                .or(before.map(|b| b.sandbox_mode))
+                .or_else(|| before.map(|b| b.sandbox_mode))
                 .unwrap_or(defaults.sandbox_mode),
             cwd: cwd
                 .or_else(|| before.map(|b| b.cwd.clone()))
                 .unwrap_or_else(|| self.writer.header().cwd.clone()),
-            temperature: input.temperature.or(before.and_then(|b| b.temperature)),
+            temperature: input
+                .temperature
+                .or_else(|| before.and_then(|b| b.temperature)),
             max_steps: Some(input.max_steps.unwrap_or(defaults.max_steps)),
         })
     }
@@ -266,18 +305,29 @@ impl Core {
             Some(before) if before.text == text && before.tools == tools => return None,
             Some(_) => SystemReason::Changed,
         };
-        Some(Payload::SystemPrompt(SystemPrompt { text: text.into(), tools, reason }))
+        Some(Payload::SystemPrompt(SystemPrompt {
+            text: text.into(),
+            tools,
+            reason,
+        }))
     }
 }
 
 fn user(text: String, source: UserSource) -> Payload {
-    Payload::UserMessage(UserMessage { content: vec![ContentPart::text(text)], source })
+    Payload::UserMessage(UserMessage {
+        content: vec![ContentPart::text(text)],
+        source,
+    })
 }
 
 fn task_text(input: &RunInput) -> String {
     let mut text = input.task.clone();
     for (name, more) in [("Goal", &input.goal), ("Context", &input.context)] {
-        if let Some(more) = more.as_deref().map(str::trim).filter(|more| !more.is_empty()) {
+        if let Some(more) = more
+            .as_deref()
+            .map(str::trim)
+            .filter(|more| !more.is_empty())
+        {
             text.push_str(&format!("\n\n{name}: {more}"));
         }
     }

@@ -5,9 +5,12 @@
 use std::{path::Path, sync::Arc};
 
 use threadline_agent::{Agents, AgentsConfig, Models, RunInput, Started};
-use threadline_jsonl::{Counts, CountingVfs, JsonlBackend, JsonlOptions, RealVfs};
+use threadline_jsonl::{CountingVfs, Counts, JsonlBackend, JsonlOptions, RealVfs};
 use threadline_model::{ProviderConfig, build};
-use threadline_session::{SessionId, payload::{ApprovalPolicy, EndReason}};
+use threadline_session::{
+    SessionId,
+    payload::{ApprovalPolicy, EndReason},
+};
 use threadline_store::{SessionStore, StoreOptions};
 
 struct World {
@@ -18,7 +21,10 @@ struct World {
 impl World {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Self { dir, vfs: CountingVfs::new(Arc::new(RealVfs)) }
+        Self {
+            dir,
+            vfs: CountingVfs::new(Arc::new(RealVfs)),
+        }
     }
 
     fn agents(&self) -> Agents {
@@ -82,8 +88,13 @@ async fn a_turn_syncs_once_per_barrier_and_its_bytes_do_not_grow_with_the_turns_
         assert_eq!(cost.log_syncs, 2, "the prompt, and the turn's end");
         assert_eq!(cost.other_syncs, 0);
         text.push(cost.log_written_bytes);
-        let (_, cost) = world.turn(Some(id.clone()), &format!("turn {n:03}\n$ echo hi")).await;
-        assert_eq!(cost.log_syncs, 4, "the prompt, the call, its result, and the turn's end");
+        let (_, cost) = world
+            .turn(Some(id.clone()), &format!("turn {n:03}\n$ echo hi"))
+            .await;
+        assert_eq!(
+            cost.log_syncs, 4,
+            "the prompt, the call, its result, and the turn's end"
+        );
         assert_eq!(cost.other_syncs, 0);
         tool.push(cost.log_written_bytes);
     }
@@ -109,7 +120,10 @@ async fn reading_listing_and_verifying_write_nothing() {
     store.inspect(&id).await.unwrap();
     store.verify(&id).await.unwrap();
     store.summary(&id).await.unwrap();
-    store.list(&threadline_store::ListFilter::default(), None, 10).await.unwrap();
+    store
+        .list(&threadline_store::ListFilter::default(), None, 10)
+        .await
+        .unwrap();
     store.request_of_step(&id, 1).await.unwrap();
     assert_eq!(snapshot(world.dir.path()), before);
 }

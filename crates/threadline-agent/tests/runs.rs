@@ -1,6 +1,12 @@
 //! Whole runs against a scripted model and an in-memory store.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    unreachable_pub
+)]
 
 #[path = "runs/support.rs"]
 mod support;

@@ -36,7 +36,11 @@ impl Lines {
                 }
             }
         });
-        Self { wanted, typed, pending: false }
+        Self {
+            wanted,
+            typed,
+            pending: false,
+        }
     }
 
     /// Waits for the next line; `None` at the end of the input.
@@ -61,7 +65,12 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(ui: Ui, board: ApprovalBoard) -> Self {
-        Self { ui, board, lines: Arc::new(Mutex::new(Lines::new())), asking: None }
+        Self {
+            ui,
+            board,
+            lines: Arc::new(Mutex::new(Lines::new())),
+            asking: None,
+        }
     }
 
     /// Puts a question to the person, and their answer to the board, while the run's events go on.
@@ -96,10 +105,18 @@ async fn question(ui: Ui, info: &ApprovalInfo, lines: &mut Lines) -> Answered {
         ui.ask("  Run it? [y]es, [n]o, for the [s]ession; a comment may follow: ");
         let Some(line) = lines.next().await else {
             ui.note("");
-            return Answered { answer: Answer::Deny, by, comment: None };
+            return Answered {
+                answer: Answer::Deny,
+                by,
+                comment: None,
+            };
         };
         if let Some((answer, comment)) = read_answer(&line) {
-            return Answered { answer, by, comment };
+            return Answered {
+                answer,
+                by,
+                comment,
+            };
         }
     }
 }
@@ -107,7 +124,9 @@ async fn question(ui: Ui, info: &ApprovalInfo, lines: &mut Lines) -> Answered {
 /// Returns the answer and what the person added.
 fn read_answer(line: &str) -> Option<(Answer, Option<String>)> {
     let line = line.trim();
-    let (word, rest) = line.split_once(|c: char| c.is_whitespace() || c == ',').unwrap_or((line, ""));
+    let (word, rest) = line
+        .split_once(|c: char| c.is_whitespace() || c == ',')
+        .unwrap_or((line, ""));
     let answer = match word.to_lowercase().as_str() {
         "y" | "yes" => Answer::Approve,
         "n" | "no" => Answer::Deny,
@@ -125,7 +144,10 @@ mod tests {
     #[test]
     fn answers_are_a_word_and_may_carry_a_comment() {
         assert_eq!(read_answer("y\n"), Some((Answer::Approve, None)));
-        assert_eq!(read_answer("Session"), Some((Answer::ApproveForSession, None)));
+        assert_eq!(
+            read_answer("Session"),
+            Some((Answer::ApproveForSession, None))
+        );
         let no = Some((Answer::Deny, Some("use make instead".to_owned())));
         assert_eq!(read_answer("no, use make instead\n"), no);
         for unclear in ["", "maybe", "yess", "ye s"] {

@@ -5,9 +5,7 @@ use std::{io, process::ExitCode};
 
 use serde_json::json;
 use threadline_agent::{StartError, open_code, read_code};
-use threadline_store::{
-    DeleteError, Holder, ListError, OpenError, ReadError, UpdateError,
-};
+use threadline_store::{DeleteError, Holder, ListError, OpenError, ReadError, UpdateError};
 
 use crate::text;
 
@@ -84,7 +82,11 @@ impl Failure {
 
     /// Ends the program with a code and without another word.
     pub(crate) fn quiet(exit: Exit) -> Self {
-        Self { exit, silent: true, ..Self::new("quiet", "") }
+        Self {
+            exit,
+            silent: true,
+            ..Self::new("quiet", "")
+        }
     }
 
     /// Writing to standard output failed. A reader that has seen enough, as `head` has, is no
@@ -93,7 +95,10 @@ impl Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::quiet(Exit::Completed);
         }
-        Self::new("output", format!("standard output cannot be written: {error}"))
+        Self::new(
+            "output",
+            format!("standard output cannot be written: {error}"),
+        )
     }
 
     /// Returns the line that `--json` prints of it.
@@ -146,9 +151,9 @@ impl Failure {
                 "nothing was changed; see what can be read with `threadline show {id}`, and all \
                  findings with `threadline verify {id}`"
             )),
-            ReadError::Unsupported { id, .. } => {
-                failure.hint(format!("what is stored can be read with `threadline show {id} --raw`"))
-            }
+            ReadError::Unsupported { id, .. } => failure.hint(format!(
+                "what is stored can be read with `threadline show {id} --raw`"
+            )),
             ReadError::Backend(_) => failure.hint("look at the store with `threadline doctor`"),
         }
     }
@@ -192,8 +197,9 @@ impl From<UpdateError> for Failure {
     fn from(error: UpdateError) -> Self {
         match error {
             UpdateError::Read(error) => Self::from_read(&error),
-            UpdateError::Conflict { .. } => Self::new("conflict", error.to_string())
-                .hint("type the same command again"),
+            UpdateError::Conflict { .. } => {
+                Self::new("conflict", error.to_string()).hint("type the same command again")
+            }
             UpdateError::Invalid { .. } => Self::usage(error.to_string()),
         }
     }

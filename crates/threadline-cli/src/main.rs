@@ -97,10 +97,16 @@ async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
 
 fn start_logging(ui: Ui) -> Outcome<()> {
     let wanted = std::env::var("THREADLINE_LOG").unwrap_or_default();
-    let wanted = if wanted.trim().is_empty() { "warn" } else { wanted.as_str() };
+    let wanted = if wanted.trim().is_empty() {
+        "warn"
+    } else {
+        wanted.as_str()
+    };
     let filter = EnvFilter::try_new(wanted).map_err(|error| {
-        Failure::usage(format!("THREADLINE_LOG: `{wanted}` says nothing about logging: {error}"))
-            .hint("set it to a level: `THREADLINE_LOG=debug`")
+        Failure::usage(format!(
+            "THREADLINE_LOG: `{wanted}` says nothing about logging: {error}"
+        ))
+        .hint("set it to a level: `THREADLINE_LOG=debug`")
     })?;
     let started = tracing_subscriber::fmt()
         .with_env_filter(filter)

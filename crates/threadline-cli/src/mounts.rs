@@ -16,12 +16,17 @@ pub(crate) fn of(path: &Path) -> Mount {
     let Some(existing) = path.ancestors().find(|path| path.exists()) else {
         return Mount::default();
     };
-    let existing = existing.canonicalize().unwrap_or_else(|_| existing.to_owned());
+    let existing = existing
+        .canonicalize()
+        .unwrap_or_else(|_| existing.to_owned());
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let free_bytes = rustix::fs::statvfs(&existing)
         .ok()
         .map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-    Mount { kind: kind(&table, &existing), free_bytes }
+    Mount {
+        kind: kind(&table, &existing),
+        free_bytes,
+    }
 }
 
 /// Finds the deepest mount point above a path; of several at one point the last one counts.
@@ -45,7 +50,9 @@ fn unescape(text: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .into_iter()
         .zip([" ", "\t", "\n", "\\"])
-        .fold(text.to_owned(), |text, (escape, character)| text.replace(escape, character))
+        .fold(text.to_owned(), |text, (escape, character)| {
+            text.replace(escape, character)
+        })
 }
 
 #[cfg(test)]

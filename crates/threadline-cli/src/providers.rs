@@ -2,7 +2,9 @@
 //! what answers on this machine, then the demonstration.
 
 use threadline_agent::Models;
-use threadline_model::{ConfigError, OLLAMA_URL, PROVIDERS, ProviderConfig, build, detect, key_variable};
+use threadline_model::{
+    ConfigError, OLLAMA_URL, PROVIDERS, ProviderConfig, build, detect, key_variable,
+};
 use threadline_session::payload::ModelRef;
 
 use crate::{
@@ -47,11 +49,17 @@ fn asked(provider: Option<&str>, model: Option<&str>) -> Asked {
     let provider = match (provider, head) {
         // `--provider a --model b/c`: the provider was said, so `b/c` is all name.
         (Some(provider), Some(head)) if provider != head => {
-            return Asked { provider: Some(provider.into()), model: model.map(Into::into) };
+            return Asked {
+                provider: Some(provider.into()),
+                model: model.map(Into::into),
+            };
         }
         (provider, head) => provider.or(head),
     };
-    Asked { provider: provider.map(Into::into), model: name.map(Into::into) }
+    Asked {
+        provider: provider.map(Into::into),
+        model: name.map(Into::into),
+    }
 }
 
 /// Chooses the providers. `recorded` is what the session to go on with ran under.
@@ -60,9 +68,19 @@ pub(crate) async fn choose(
     settings: &Settings,
     recorded: Option<&ModelRef>,
 ) -> Outcome<Chosen> {
-    let flags = asked(settings.flags.provider.as_deref(), settings.flags.model.as_deref());
-    let file = asked(settings.file.provider.as_deref(), settings.file.model.as_deref());
-    let url = settings.flags.base_url.as_ref().or(settings.file.base_url.as_ref());
+    let flags = asked(
+        settings.flags.provider.as_deref(),
+        settings.flags.model.as_deref(),
+    );
+    let file = asked(
+        settings.file.provider.as_deref(),
+        settings.file.model.as_deref(),
+    );
+    let url = settings
+        .flags
+        .base_url
+        .as_ref()
+        .or(settings.file.base_url.as_ref());
     let mut config = first_config(ui, &flags, &file, url, recorded).await?;
     if let Some(url) = url
         && config.provider != OFFLINE
@@ -70,18 +88,29 @@ pub(crate) async fn choose(
         config.base_url = Some(url.clone());
     }
     let from_file = file.model.filter(|_| {
-        file.provider.as_ref().is_none_or(|provider| *provider == config.provider)
+        file.provider
+            .as_ref()
+            .is_none_or(|provider| *provider == config.provider)
     });
-    let from_session =
-        recorded.filter(|model| model.provider == config.provider).map(|model| model.name.clone());
-    let model = flags.model.clone().or(from_file).or(config.model.take()).or(from_session);
-    config.model = model;
+    let from_session = recorded
+        .filter(|model| model.provider == config.provider)
+        .map(|model| model.name.clone());
+    let detected = config.model.take();
+    config.model = flags
+        .model
+        .clone()
+        .or(from_file)
+        .or(detected)
+        .or(from_session);
     let built = build(config.clone()).map_err(config_failure)?;
     let name = config.model_name().map_err(config_failure)?.to_owned();
     require_key(&config)?;
     let provider = config.provider;
     let mut models = Models::new(built, name.clone());
-    for other in [OFFLINE, OPENAI_CHAT].into_iter().filter(|other| *other != provider) {
+    for other in [OFFLINE, OPENAI_CHAT]
+        .into_iter()
+        .filter(|other| *other != provider)
+    {
         if let Some(config) = usable(other) {
             models = models.with(build(config).map_err(config_failure)?);
         }
@@ -165,8 +194,7 @@ fn from_env(provider: &str) -> ProviderConfig {
 /// up.
 fn usable(provider: &str) -> Option<ProviderConfig> {
     let config = from_env(provider);
-    let set_up =
-        provider == OFFLINE || config.api_key.is_some() || config.base_url.is_some();
+    let set_up = provider == OFFLINE || config.api_key.is_some() || config.base_url.is_some();
     set_up.then_some(config)
 }
 
@@ -189,7 +217,10 @@ fn require_key(config: &ProviderConfig) -> Outcome<()> {
     }
     Err(Failure::new(
         "missing_key",
-        format!("the provider {} needs an API key, and {variable} is not set", config.provider),
+        format!(
+            "the provider {} needs an API key, and {variable} is not set",
+            config.provider
+        ),
     )
     .hint(format!(
         "set it: `export {variable}=...`; or try `--provider offline`, which needs none"
@@ -228,7 +259,12 @@ mod tests {
     #[test]
     fn a_key_is_asked_for_only_where_one_is_needed() {
         let mut config = ProviderConfig::new(OPENAI_CHAT);
-        assert!(require_key(&config).unwrap_err().message.contains("OPENAI_API_KEY"));
+        assert!(
+            require_key(&config)
+                .unwrap_err()
+                .message
+                .contains("OPENAI_API_KEY")
+        );
         config.base_url = Some("http://127.0.0.1:1/v1".into());
         assert!(require_key(&config).is_ok());
         config.base_url = Some("https://example.com/v1".into());

@@ -28,7 +28,13 @@ pub(crate) struct Renderer {
 
 impl Renderer {
     pub(crate) fn new(ui: Ui, json: bool) -> Self {
-        Self { ui, json, gone: false, streamed: false, open_line: false }
+        Self {
+            ui,
+            json,
+            gone: false,
+            streamed: false,
+            open_line: false,
+        }
     }
 
     fn write(&mut self, text: &str) {
@@ -49,7 +55,9 @@ impl Renderer {
         if self.json {
             match event.to_json() {
                 Ok(line) => self.write(&format!("{}\n", line.get())),
-                Err(error) => self.ui.warning(&format!("an event cannot be shown: {error}")),
+                Err(error) => self
+                    .ui
+                    .warning(&format!("an event cannot be shown: {error}")),
             }
             return;
         }
@@ -89,7 +97,11 @@ impl Renderer {
         match payload {
             Payload::StepStart(_) => self.streamed = false,
             Payload::AssistantChunk(chunk) => {
-                for part in chunk.parts.iter().filter(|part| part.kind == ChunkKind::Text) {
+                for part in chunk
+                    .parts
+                    .iter()
+                    .filter(|part| part.kind == ChunkKind::Text)
+                {
                     self.text(&part.delta);
                     self.streamed = true;
                 }
@@ -114,7 +126,10 @@ impl Renderer {
                 let said = text::line(&plain_text(&result.content), SHOWN);
                 let (tone, word) = outcome(result.outcome);
                 let word = self.ui.err(tone, word);
-                self.note(&format!("< {} {word}: {said}", text::line(&result.name, SHOWN)));
+                self.note(&format!(
+                    "< {} {word}: {said}",
+                    text::line(&result.name, SHOWN)
+                ));
             }
             Payload::ModelRetry(trouble) => {
                 let wait = trouble.delay_ms.unwrap_or(0) / 1000;

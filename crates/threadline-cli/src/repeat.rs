@@ -2,8 +2,11 @@
 
 use serde_json::json;
 use threadline_agent::RunPolicy;
-use threadline_session::{Turn, TurnItem, payload::{ChunkKind, EndReason}};
 use threadline_session::SessionId;
+use threadline_session::{
+    Turn, TurnItem,
+    payload::{ChunkKind, EndReason},
+};
 use threadline_store::{ReadPos, SessionStore};
 
 use crate::{
@@ -21,9 +24,17 @@ pub(crate) async fn show(
     json: bool,
 ) -> Outcome<Exit> {
     let inspected = store.inspect(id).await?;
-    let turn = inspected.view.turns().iter().rev().find(|turn| turn.head.start_seq <= seq);
+    let turn = inspected
+        .view
+        .turns()
+        .iter()
+        .rev()
+        .find(|turn| turn.head.start_seq <= seq);
     let Some(turn) = turn else {
-        return Err(Failure::new("internal", format!("event {seq} of session {id} is in no turn")));
+        return Err(Failure::new(
+            "internal",
+            format!("event {seq} of session {id} is in no turn"),
+        ));
     };
     ui.note("This key was used before; its first run is shown and nothing is run.");
     let Some(reason) = &turn.head.reason else {
@@ -95,5 +106,8 @@ fn answer(turn: &Turn) -> String {
         ),
         _ => None,
     });
-    texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    texts
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use threadline_agent::{
-    Agents, AgentsConfig, Approver, ResumeOptions, RunEvent, RunInput, Started,
+    self as agent, Agents, AgentsConfig, Approver, ResumeOptions, RunEvent, RunInput, Started,
 };
 use threadline_session::{SessionId, payload::EndReason};
 use threadline_store::{ListFilter, SessionStore};
@@ -37,7 +37,11 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     };
     let chosen = providers::choose(ui, settings, recorded.as_ref()).await?;
     let mut config = AgentsConfig::new(Some(store), chosen.models, cwd.clone());
-    config.approver = if ui.can_ask { Approver::Board } else { Approver::Nobody };
+    config.approver = if ui.can_ask {
+        Approver::Board
+    } else {
+        Approver::Nobody
+    };
     apply_defaults(settings, &mut config);
     let agents = Agents::new(config);
     let input = RunInput {
@@ -64,8 +68,17 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         cancel.cancelled().await;
         watched.cancel();
     });
-    let mut asker = ui.can_ask.then(|| Asker::new(ui, agents.approvals().clone()));
-    let mut renderer = Renderer::new(ui, args.json);
+    let exit = follow(ui, &agents, &run, args.json).await;
+    ui.note(&go_on(ui, run.session_id()));
+    Ok(exit)
+}
+
+/// Prints what happens in a run until it has ended, and puts its questions to the person.
+async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
+    let mut asker = ui
+        .can_ask
+        .then(|| Asker::new(ui, agents.approvals().clone()));
+    let mut renderer = Renderer::new(ui, json);
     let mut events = run.stream();
     let mut exit = Exit::Failed;
     while let Some(event) = events.next().await {
@@ -85,7 +98,10 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
                 exit = finished(ui, run.session_id(), &reason);
             }
             RunEvent::Error(failure) => {
-                let told = Failure { hint: failure.hint, ..Failure::new(&failure.code, failure.message) };
+                let told = Failure {
+                    hint: failure.hint,
+                    ..Failure::new(&failure.code, failure.message)
+                };
                 exit = told.exit;
                 ui.failure(&told);
             }
@@ -94,8 +110,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     }
     // The stream may have broken off before the run did; its end is logged in any case.
     run.wait().await;
-    ui.note(&go_on(ui, run.session_id()));
-    Ok(exit)
+    exit
 }
 
 /// Sets what new sessions run under.
@@ -141,10 +156,16 @@ fn read_task(ui: Ui, given: Option<&str>) -> Outcome<String> {
                 ui.note("Type the task, then Ctrl-D:");
             }
             let mut bytes = Vec::new();
-            std::io::stdin().lock().take(TASK_BYTES).read_to_end(&mut bytes).map_err(|error| {
-                Failure::usage(format!("the task cannot be read from standard input: {error}"))
+            std::io::stdin()
+                .lock()
+                .take(TASK_BYTES)
+                .read_to_end(&mut bytes)
+                .map_err(|error| {
+                    Failure::usage(format!(
+                        "the task cannot be read from standard input: {error}"
+                    ))
                     .hint("give the task as an argument: `threadline run \"TASK\"`")
-            })?;
+                })?;
             String::from_utf8(bytes).map_err(|_| {
                 Failure::usage("the task on standard input is not UTF-8 text")
                     .hint("convert it first, e.g. with `iconv -t utf-8`")
@@ -162,14 +183,20 @@ fn read_task(ui: Ui, given: Option<&str>) -> Outcome<String> {
 pub(crate) fn working_directory(given: Option<&Path>) -> Outcome<PathBuf> {
     let Some(given) = given else {
         return std::env::current_dir().map_err(|error| {
-            Failure::new("missing_folder", format!("the working directory is gone: {error}"))
-                .hint("change to another one, or name it with `--cwd DIR`")
+            Failure::new(
+                "missing_folder",
+                format!("the working directory is gone: {error}"),
+            )
+            .hint("change to another one, or name it with `--cwd DIR`")
         });
     };
     let refuse = |reason: String| {
         Failure::new(
             "missing_folder",
-            format!("the working directory {} cannot be used: {reason}", given.display()),
+            format!(
+                "the working directory {} cannot be used: {reason}",
+                given.display()
+            ),
         )
         .hint("name another one with `--cwd DIR`")
     };
@@ -193,7 +220,10 @@ async fn choose(
         return Ok(None);
     }
     let shown = cwd.to_string_lossy().into_owned();
-    let filter = ListFilter { cwd: Some(shown.clone()), ..ListFilter::default() };
+    let filter = ListFilter {
+        cwd: Some(shown.clone()),
+        ..ListFilter::default()
+    };
     let page = store.list(&filter, None, 1).await?;
     let Some(row) = page.sessions.into_iter().next() else {
         return Err(Failure::new(
@@ -202,7 +232,11 @@ async fn choose(
         )
         .hint("begin one with `threadline run TASK`, or list those of other directories with `threadline ls`"));
     };
-    ui.note(&format!("Continuing session {}: {}", row.id, sessions::about(&row)));
+    ui.note(&format!(
+        "Continuing session {}: {}",
+        row.id,
+        sessions::about(&row)
+    ));
     Ok(Some(row.id))
 }
 
@@ -223,19 +257,29 @@ pub(crate) fn finished(ui: Ui, id: &SessionId, reason: &EndReason) -> Exit {
         EndReason::MaxSteps => (
             Exit::Failed,
             "the run reached its step limit".to_owned(),
-            Some(format!("go on with `threadline run --session {id} \"go on\"`")),
+            Some(format!(
+                "go on with `threadline run --session {id} \"go on\"`"
+            )),
         ),
         EndReason::MaxTokens => (
             Exit::Failed,
             "the model reached its output limit".to_owned(),
-            Some(format!("go on with `threadline run --session {id} \"go on\"`")),
+            Some(format!(
+                "go on with `threadline run --session {id} \"go on\"`"
+            )),
         ),
-        EndReason::Interrupted => {
-            (Exit::Failed, "the run was interrupted before it ended".to_owned(), None)
-        }
+        EndReason::Interrupted => (
+            Exit::Failed,
+            "the run was interrupted before it ended".to_owned(),
+            None,
+        ),
     };
     let code = reason.name();
-    ui.failure(&Failure { exit, hint, ..Failure::new(code, text::harmless(&message)) });
+    ui.failure(&Failure {
+        exit,
+        hint,
+        ..Failure::new(code, text::harmless(&message))
+    });
     exit
 }
 

@@ -35,8 +35,12 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
     server.allowed_hosts = args.allow_host;
     server.demonstration = demonstration;
     let cancel = signals::listen(ui)?;
-    let listener = TcpListener::bind(address).await.map_err(|error| not_bound(address, &error))?;
-    let bound = listener.local_addr().map_err(|error| not_bound(address, &error))?;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| not_bound(address, &error))?;
+    let bound = listener
+        .local_addr()
+        .map_err(|error| not_bound(address, &error))?;
     let url = format!("http://{}/?token={token}", reachable(bound));
     ui.line(&format!("Threadline is at {}", ui.out(Tone::Strong, &url)))?;
     ui.line(&format!("Sessions are kept in {}", settings.root.display()))?;
@@ -47,9 +51,14 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
         open(ui, &url);
     }
     let shutdown = async move { cancel.cancelled().await };
-    threadline_server::serve(listener, server, shutdown).await.map_err(|error| {
-        Failure::new("internal", format!("the server stopped: {}", text::chain(&error)))
-    })?;
+    threadline_server::serve(listener, server, shutdown)
+        .await
+        .map_err(|error| {
+            Failure::new(
+                "internal",
+                format!("the server stopped: {}", text::chain(&error)),
+            )
+        })?;
     ui.note("Stopped; every run's end is logged.");
     Ok(Exit::Completed)
 }
@@ -64,8 +73,9 @@ async fn resolve(listen: &str) -> Outcome<SocketAddr> {
         Failure::usage(format!("--listen {listen}: {reason}"))
             .hint("name an address and a port: `--listen 127.0.0.1:4870`")
     };
-    let mut found =
-        tokio::net::lookup_host(listen).await.map_err(|error| refuse(error.to_string()))?;
+    let mut found = tokio::net::lookup_host(listen)
+        .await
+        .map_err(|error| refuse(error.to_string()))?;
     found.next().ok_or_else(|| refuse("no such address".into()))
 }
 
@@ -91,7 +101,11 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 fn open(ui: Ui, url: &str) {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
     let started = std::process::Command::new(program)
         .arg(url)
         .stdin(Stdio::null())
@@ -101,6 +115,8 @@ fn open(ui: Ui, url: &str) {
     match started {
         // It is reaped apart, so that it leaves no dead process behind.
         Ok(mut child) => drop(std::thread::spawn(move || child.wait())),
-        Err(error) => ui.warning(&format!("the browser cannot be opened with `{program}`: {error}")),
+        Err(error) => ui.warning(&format!(
+            "the browser cannot be opened with `{program}`: {error}"
+        )),
     }
 }

@@ -1,9 +1,7 @@
 //! The store, and finding a session by what a person types.
 
 use threadline_session::SessionId;
-use threadline_store::{
-    Archived, ListFilter, SessionStore, SessionSummary,
-};
+use threadline_store::{Archived, ListFilter, SessionStore, SessionSummary};
 
 use crate::{
     failure::{Failure, Outcome},
@@ -54,19 +52,21 @@ pub(crate) async fn find(store: &SessionStore, text: &str) -> Outcome<SessionId>
 
 async fn titled(store: &SessionStore, text: &str) -> Outcome<Vec<SessionId>> {
     let wanted = text.to_lowercase();
-    let filter = ListFilter { archived: Archived::All, ..ListFilter::default() };
+    let filter = ListFilter {
+        archived: Archived::All,
+        ..ListFilter::default()
+    };
     let rows = all(store, &filter).await?;
     let is = |row: &&SessionSummary| {
-        row.title.as_ref().is_some_and(|title| title.to_lowercase() == wanted)
+        row.title
+            .as_ref()
+            .is_some_and(|title| title.to_lowercase() == wanted)
     };
     Ok(rows.iter().filter(is).map(|row| row.id.clone()).collect())
 }
 
 /// Lists all sessions that a filter lets through, newest activity first.
-pub(crate) async fn all(
-    store: &SessionStore,
-    filter: &ListFilter,
-) -> Outcome<Vec<SessionSummary>> {
+pub(crate) async fn all(store: &SessionStore, filter: &ListFilter) -> Outcome<Vec<SessionSummary>> {
     let mut rows = Vec::new();
     let mut cursor: Option<String> = None;
     loop {
@@ -84,7 +84,12 @@ async fn ambiguous(store: &SessionStore, text: &str, ids: &[SessionId]) -> Failu
     ids.sort();
     let mut message = format!("`{text}` names {} sessions:", ids.len());
     for id in ids.iter().rev().take(CANDIDATES) {
-        let about = store.summary(id).await.ok().map(|row| about(&row)).unwrap_or_default();
+        let about = store
+            .summary(id)
+            .await
+            .ok()
+            .map(|row| about(&row))
+            .unwrap_or_default();
         message.push_str(&format!("\n  {id}  {about}"));
     }
     if ids.len() > CANDIDATES {
@@ -95,6 +100,10 @@ async fn ambiguous(store: &SessionStore, text: &str, ids: &[SessionId]) -> Failu
 
 /// Returns what a session is about: its title, or how it began.
 pub(crate) fn about(row: &SessionSummary) -> String {
-    let words = row.title.as_deref().or(row.first_prompt.as_deref()).unwrap_or("(no prompt)");
+    let words = row
+        .title
+        .as_deref()
+        .or(row.first_prompt.as_deref())
+        .unwrap_or("(no prompt)");
     text::line(words, 60)
 }

@@ -72,14 +72,18 @@ fn read_file(path: &Path) -> Outcome<File> {
             return Ok(File::default());
         }
         Err(error) => {
-            return Err(Failure::new("config", format!("{}: {error}", path.display()))
-                .hint("make the file readable, or move it away"));
+            return Err(
+                Failure::new("config", format!("{}: {error}", path.display()))
+                    .hint("make the file readable, or move it away"),
+            );
         }
     };
     parse_file(&text).map_err(|(line, reason)| {
         let place = line.map_or(String::new(), |line| format!(":{line}"));
-        Failure::new("config", format!("{}{place}: {reason}", path.display()))
-            .hint(format!("mend the file: `${{EDITOR:-vi}} {}`", path.display()))
+        Failure::new("config", format!("{}{place}: {reason}", path.display())).hint(format!(
+            "mend the file: `${{EDITOR:-vi}} {}`",
+            path.display()
+        ))
     })
 }
 
@@ -102,7 +106,17 @@ fn store_root(
     let given = match (&flags.store, env("THREADLINE_HOME"), &file.store) {
         (Some(address), _, _) => address_path(address, "--store")?,
         (None, Some(home), _) => PathBuf::from(home),
-        (None, None, Some(address)) => address_path(address, "`store` in config.toml")?,
+        (None, None, Some(address)) => {
+            let path = address_path(address, "`store` in config.toml")?;
+            if !path.is_absolute() {
+                return Err(Failure::new(
+                    "config",
+                    format!("`store` in config.toml: `{address}` depends on where you are"),
+                )
+                .hint("begin the path with a slash"));
+            }
+            path
+        }
         (None, None, None) => absolute(env("XDG_DATA_HOME"))
             .or_else(|| below_home(env, ".local/share"))
             .map(|base| base.join("threadline"))
@@ -112,8 +126,11 @@ fn store_root(
             })?,
     };
     std::path::absolute(&given).map_err(|error| {
-        Failure::usage(format!("the store address {} is no path: {error}", given.display()))
-            .hint("name a directory: `--store DIR`")
+        Failure::usage(format!(
+            "the store address {} is no path: {error}",
+            given.display()
+        ))
+        .hint("name a directory: `--store DIR`")
     })
 }
 
@@ -153,8 +170,17 @@ mod tests {
         assert_eq!(path("jsonl:/a b"), Ok("/a b".into()));
         assert_eq!(path("/a:b"), Ok("/a:b".into()));
         assert_eq!(path("rel"), Ok("rel".into()));
-        for refused in ["sqlite:/x.db", "postgres://h/db", "s3://bucket", "jsonl:", ""] {
-            assert!(path(refused).unwrap_err().starts_with("--store: "), "{refused}");
+        for refused in [
+            "sqlite:/x.db",
+            "postgres://h/db",
+            "s3://bucket",
+            "jsonl:",
+            "",
+        ] {
+            assert!(
+                path(refused).unwrap_err().starts_with("--store: "),
+                "{refused}"
+            );
         }
     }
 

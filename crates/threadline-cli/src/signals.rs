@@ -11,7 +11,10 @@ use crate::{
 /// Returns a token that SIGINT, SIGTERM or SIGHUP cancels. Must be called inside the runtime.
 pub(crate) fn listen(ui: Ui) -> Outcome<CancellationToken> {
     let failed = |error: std::io::Error| {
-        Failure::new("internal", format!("signals cannot be listened to: {error}"))
+        Failure::new(
+            "internal",
+            format!("signals cannot be listened to: {error}"),
+        )
     };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

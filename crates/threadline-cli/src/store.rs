@@ -18,5 +18,8 @@ pub(crate) fn open(settings: &Settings) -> Outcome<SessionStore> {
         Failure::new("storage_error", text::chain(&error))
             .hint("name another directory: `--store DIR`, or set THREADLINE_HOME")
     })?;
-    Ok(SessionStore::new(Arc::new(backend), StoreOptions::default()))
+    Ok(SessionStore::new(
+        Arc::new(backend),
+        StoreOptions::default(),
+    ))
 }

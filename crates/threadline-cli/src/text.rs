@@ -79,7 +79,9 @@ pub(crate) fn line(text: &str, chars: usize) -> String {
 /// Returns text that cannot steer a terminal: control characters besides line feeds and tabs are
 /// left out. What a model or a file says is shown, never obeyed.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    text.chars()
+        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
+        .collect()
 }
 
 /// Indents every line.
@@ -106,7 +108,9 @@ pub(crate) fn unique_chars(ids: &[SessionId]) -> usize {
 /// Returns the first characters of an id.
 pub(crate) fn short(id: &SessionId, chars: usize) -> &str {
     let text = id.as_str();
-    text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
+    text.char_indices()
+        .nth(chars)
+        .map_or(text, |(at, _)| &text[..at])
 }
 
 #[cfg(test)]
@@ -135,7 +139,12 @@ mod tests {
     #[test]
     fn ages_have_one_unit() {
         let now = 1_000_000_000_000;
-        for (before, shown) in [(0, "0s"), (59_000, "59s"), (60_000, "1m"), (7_200_000, "2h")] {
+        for (before, shown) in [
+            (0, "0s"),
+            (59_000, "59s"),
+            (60_000, "1m"),
+            (7_200_000, "2h"),
+        ] {
             assert_eq!(age(now - before, now), shown);
         }
         assert_eq!(age(now + 5_000, now), "0s");

@@ -1,6 +1,9 @@
 //! Where words go: data to standard output, everything else to standard error.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::{Duration, Instant},
+};
 
 use serde::Serialize;
 
@@ -34,6 +37,7 @@ pub(crate) struct Ui {
     out_colour: bool,
     err_colour: bool,
     out_terminal: bool,
+    err_terminal: bool,
     /// Whether a person can be asked: both what they type and what they see is a terminal.
     pub(crate) can_ask: bool,
 }
@@ -48,6 +52,7 @@ impl Ui {
             out_colour: out_terminal && !plain,
             err_colour: err_terminal && !plain,
             out_terminal,
+            err_terminal,
             can_ask: err_terminal && io::stdin().is_terminal(),
         }
     }
@@ -69,7 +74,11 @@ impl Ui {
     /// Returns text from a model or a file as standard output may show it: a terminal must not
     /// obey it, a file gets it as it is.
     pub(crate) fn foreign(&self, text: &str) -> String {
-        if self.out_terminal { crate::text::harmless(text) } else { text.to_owned() }
+        if self.out_terminal {
+            crate::text::harmless(text)
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Prints data.
@@ -104,7 +113,11 @@ impl Ui {
 
     /// Tells of a failure, and returns nothing.
     pub(crate) fn failure(&self, failure: &Failure) {
-        self.note(&format!("{} {}", self.err(Tone::Bad, "error:"), failure.message));
+        self.note(&format!(
+            "{} {}",
+            self.err(Tone::Bad, "error:"),
+            failure.message
+        ));
         if let Some(hint) = &failure.hint {
             self.note(&format!("{} {hint}", self.err(Tone::Strong, "next:")));
         }
@@ -112,6 +125,53 @@ impl Ui {
 
     pub(crate) fn warning(&self, text: &str) {
         self.note(&format!("{} {text}", self.err(Tone::Warning, "note:")));
+    }
+}
+
+/// How long something takes before its progress is shown.
+const PROGRESS_AFTER: Duration = Duration::from_millis(500);
+
+/// A line on the terminal that says how far something is, if it takes longer than a moment.
+pub(crate) struct Progress {
+    ui: Ui,
+    what: &'static str,
+    at: usize,
+    of: usize,
+    since: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(ui: Ui, what: &'static str, of: usize) -> Self {
+        Self {
+            ui,
+            what,
+            at: 0,
+            of,
+            since: Instant::now(),
+            shown: false,
+        }
+    }
+
+    /// Says that the next one is begun.
+    pub(crate) fn step(&mut self) {
+        self.at += 1;
+        if self.ui.err_terminal && self.since.elapsed() >= PROGRESS_AFTER {
+            let Self { what, at, of, .. } = self;
+            self.ui.ask(&format!("\r{what} session {at} of {of} "));
+            self.shown = true;
+        }
+    }
+
+    /// Makes room for another line.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            self.ui.ask("\r\u{1b}[K");
+        }
+    }
+
+    pub(crate) fn done(mut self) {
+        self.clear();
     }
 }
 
@@ -123,5 +183,9 @@ pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
 }
 
 fn paint(colour: bool, tone: Tone, text: &str) -> String {
-    if colour { format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code()) } else { text.to_owned() }
+    if colour {
+        format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
+    } else {
+        text.to_owned()
+    }
 }

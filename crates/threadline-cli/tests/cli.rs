@@ -1,5 +1,12 @@
 //! The program as people and programs call it: outputs, exit codes, and what is on disk after.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
+
 mod support;
 
 #[path = "cli/bad_input.rs"]

@@ -4,6 +4,13 @@
 //! `kill/cases.rs` kills at chosen moments, `kill/random.rs` at random ones:
 //! `THREADLINE_KILLS=1000 THREADLINE_SEED=7 cargo test -p threadline-cli --test kill random`.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
+
 mod support;
 
 #[path = "kill/cases.rs"]
@@ -17,9 +24,16 @@ use support::{Strict, World};
 
 /// The flags that point a call at a strict model server.
 fn flags(strict: &Strict) -> Vec<String> {
-    ["--provider", "openai-chat", "--base-url", &strict.model.base_url(), "--model", "m"]
-        .map(str::to_owned)
-        .to_vec()
+    [
+        "--provider",
+        "openai-chat",
+        "--base-url",
+        &strict.model.base_url(),
+        "--model",
+        "m",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 /// The arguments of a run with those flags.

@@ -115,7 +115,7 @@ mod tests {
         };
         let record = hint.encode().unwrap();
         assert_eq!(record.len(), HINT_BYTES);
-        assert_eq!(Hint::decode(&record), Some(hint.clone()));
+        assert_eq!(Hint::decode(&record), Some(hint));
         let end = record.iter().rposition(|b| *b == b'}').unwrap();
         for at in 0..=end {
             let mut bad = record.clone();

@@ -460,7 +460,7 @@ impl Files {
     /// [`ClaimError`].
     pub fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
         let claim = self.claim(id)?;
-        let dir = claim.dir.clone();
+        let dir = claim.dir;
         let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
             return Err(ClaimError::NotFound);
         };

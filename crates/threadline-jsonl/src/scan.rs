@@ -275,6 +275,10 @@ impl<'a> Scanner<'a> {
                     "written before a failed sync",
                 )));
             }
+            // The place was looked for behind the end, and somebody appended since.
+            Ok(line) if building.untouched() && line.event.seq < building.expected => {
+                return Ok(None);
+            }
             Ok(line) => {
                 building.line(self.path, start, end, line);
                 return Ok(None);
@@ -340,25 +344,30 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Finds where event `seq` starts by skimming from the front.
+    /// Finds where event `seq` starts, or belongs, by skimming from the front: behind the last line
+    /// with a lower number. Lines that are no records are not passed over at the end, so that a
+    /// page starts in front of damage and of torn bytes.
     fn find(&self, seq: u64) -> Result<u64, FileError> {
         let mut lines = Lines::new(self.file, self.path, 0);
         // The header.
         lines.next()?;
         let mut at = lines.offset();
-        while seq > 0 {
-            let found = match lines.next()? {
-                None | Some(Raw::Rest { .. }) => return Ok(at),
-                Some(Raw::Line { bytes, start, .. }) => {
-                    at = start;
-                    skim_seq(&bytes)
-                }
-                Some(Raw::Long { .. }) => None,
+        let mut last = None;
+        if seq == 0 {
+            return Ok(at);
+        }
+        while let Some(raw) = lines.next()? {
+            let Raw::Line { bytes, end, .. } = raw else {
+                continue;
             };
-            if found.is_some_and(|found| found >= seq) {
-                return Ok(at);
+            match skim_seq(&bytes) {
+                Some(found) if found >= seq => break,
+                Some(found) if last.is_none_or(|last| found > last) => {
+                    last = Some(found);
+                    at = end;
+                }
+                Some(_) | None => {}
             }
-            at = lines.offset();
         }
         Ok(at)
     }
@@ -373,6 +382,10 @@ impl Building {
             expected: 0,
             batch: None,
         }
+    }
+
+    fn untouched(&self) -> bool {
+        self.page.entries.is_empty() && self.expected == self.from_seq
     }
 
     fn line(&mut self, path: &Path, start: u64, end: u64, line: Line) {

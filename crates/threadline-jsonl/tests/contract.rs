@@ -1,5 +1,12 @@
 //! The contract, kept by the default backend.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
+
 use std::sync::Arc;
 
 use threadline_jsonl::{JsonlBackend, JsonlOptions};

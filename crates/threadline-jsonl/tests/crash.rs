@@ -118,7 +118,7 @@ fn crash_everywhere(sample: u64) -> Counts {
 
 #[test]
 fn no_crash_at_any_operation_loses_what_was_acknowledged() {
-    let counts = crash_everywhere(50);
+    let counts = crash_everywhere(400);
     let Counts {
         states,
         double,

@@ -84,7 +84,9 @@ fn same(given: &str, token: &str) -> bool {
     let differences = given
         .bytes()
         .zip(token.bytes())
-        .fold(0u8, |differences, (a, b)| std::hint::black_box(differences | (a ^ b)));
+        .fold(0u8, |differences, (a, b)| {
+            std::hint::black_box(differences | (a ^ b))
+        });
     // An empty token never opens anything.
     differences == 0 && given.len() == token.len() && !token.is_empty()
 }
@@ -109,7 +111,9 @@ fn caller(headers: &HeaderMap, token: &str) -> Option<Caller> {
     if bearer(headers).is_some_and(|given| same(given, token)) {
         return Some(Caller::Api);
     }
-    cookies(headers).any(|given| same(given, token)).then_some(Caller::Page)
+    cookies(headers)
+        .any(|given| same(given, token))
+        .then_some(Caller::Page)
 }
 
 fn authority(text: &str) -> Option<Authority> {
@@ -134,7 +138,9 @@ impl Hosts {
         if name.eq_ignore_ascii_case("localhost") || self.allowed.iter().any(listed) {
             return true;
         }
-        let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let bare = name
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         let Ok(address) = bare.unwrap_or(name).parse::<IpAddr>() else {
             return false;
         };
@@ -145,9 +151,10 @@ impl Hosts {
 
     fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let mut hosts = headers.get_all(header::HOST).iter();
-        let host = hosts.next().and_then(|value| authority(value.to_str().ok()?));
-        let Some(host) = host.filter(|host| hosts.next().is_none() && self.answers_to(host))
-        else {
+        let host = hosts
+            .next()
+            .and_then(|value| authority(value.to_str().ok()?));
+        let Some(host) = host.filter(|host| hosts.next().is_none() && self.answers_to(host)) else {
             return Err(Problem::new(
                 Code::BadHost,
                 "the request's Host header is not a name of this server",
@@ -176,8 +183,7 @@ fn is_of(origin: &str, host: &Authority) -> bool {
     };
     authority(rest).is_some_and(|origin| {
         origin.host().eq_ignore_ascii_case(host.host())
-            && origin.port_u16().unwrap_or(default_port)
-                == host.port_u16().unwrap_or(default_port)
+            && origin.port_u16().unwrap_or(default_port) == host.port_u16().unwrap_or(default_port)
     })
 }
 
@@ -222,7 +228,9 @@ fn unauthorized() -> Response {
         .hint("send `Authorization: Bearer TOKEN` with the token that the server printed");
     let mut response = problem.into_response();
     let scheme = HeaderValue::from_static("Bearer");
-    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, scheme);
     response
 }
 
@@ -251,12 +259,20 @@ pub(crate) async fn harden(request: Request, next: Next) -> Response {
         (header::CONTENT_SECURITY_POLICY, CSP),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
@@ -341,9 +357,18 @@ mod tests {
     fn an_origin_is_the_host_with_its_port() {
         let host = authority("localhost:4870").unwrap();
         assert!(is_of("http://localhost:4870", &host));
-        for bad in ["null", "http://localhost", "http://evil:4870", "file://", "localhost:4870"] {
+        for bad in [
+            "null",
+            "http://localhost",
+            "http://evil:4870",
+            "file://",
+            "localhost:4870",
+        ] {
             assert!(!is_of(bad, &host), "{bad}");
         }
-        assert!(is_of("https://threads.example", &authority("threads.example").unwrap()));
+        assert!(is_of(
+            "https://threads.example",
+            &authority("threads.example").unwrap()
+        ));
     }
 }

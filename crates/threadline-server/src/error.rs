@@ -134,12 +134,20 @@ struct Body<'a> {
 
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, hint: None }
+        Self {
+            code,
+            detail: detail.into(),
+            field: None,
+            hint: None,
+        }
     }
 
     /// An input error at a field.
     pub(crate) fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), ..Self::new(Code::InvalidInput, detail) }
+        Self {
+            field: Some(field.into()),
+            ..Self::new(Code::InvalidInput, detail)
+        }
     }
 
     pub(crate) fn at(mut self, field: impl Into<String>) -> Self {
@@ -154,7 +162,11 @@ impl Problem {
 
     /// The same as the last event of a stream.
     pub(crate) fn into_failure(self) -> Failure {
-        Failure { code: self.code.as_str().into(), message: self.detail, hint: self.hint }
+        Failure {
+            code: self.code.as_str().into(),
+            message: self.detail,
+            hint: self.hint,
+        }
     }
 }
 
@@ -243,7 +255,10 @@ impl From<ReadError> for Problem {
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         let hint = error.hint();
-        let problem = Self { hint, ..Self::new(start_code(&error), sentence(&error)) };
+        let problem = Self {
+            hint,
+            ..Self::new(start_code(&error), sentence(&error))
+        };
         match error {
             StartError::EmptyTask => problem.at("task"),
             StartError::UnknownProvider { .. } => problem.at("model"),
@@ -280,8 +295,9 @@ impl From<DeleteError> for Problem {
                 Self::new(Code::SessionBusy, error.to_string())
                     .hint("wait for the run to end, or cancel it")
             }
-            DeleteError::Locked { holder, .. } => Self::new(Code::Locked, error.to_string())
-                .hint(format!("end {holder} first")),
+            DeleteError::Locked { holder, .. } => {
+                Self::new(Code::Locked, error.to_string()).hint(format!("end {holder} first"))
+            }
             DeleteError::Backend(_) => Self::new(Code::StorageError, sentence(&error)),
         }
     }
@@ -330,17 +346,26 @@ mod tests {
     #[test]
     fn codes_agree_with_those_of_the_agent() {
         let id = SessionId::parse("x").unwrap();
-        let not_found = ReadError::NotFound { id: id.clone(), store: "memory:".into() };
+        let not_found = ReadError::NotFound {
+            id: id.clone(),
+            store: "memory:".into(),
+        };
         for error in [
             StartError::NoStore,
             StartError::EmptyTask,
             StartError::Busy { id: id.clone() },
             StartError::Open(OpenError::Read(not_found)),
-            StartError::Open(OpenError::StorageFull { id: id.clone(), what: "x".into() }),
+            StartError::Open(OpenError::StorageFull {
+                id: id.clone(),
+                what: "x".into(),
+            }),
             StartError::Create(CreateError::AlreadyExists { id }),
             StartError::Append(AppendError::Poisoned { reason: "x".into() }),
             StartError::MissingFolder { path: "x".into() },
-            StartError::UnknownProvider { provider: "x".into(), known: vec![] },
+            StartError::UnknownProvider {
+                provider: "x".into(),
+                known: vec![],
+            },
             StartError::Internal("x".into()),
         ] {
             assert_eq!(start_code(&error).as_str(), error.code());

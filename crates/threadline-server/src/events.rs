@@ -1,10 +1,11 @@
 //! Following a session: `GET /api/agent/sessions/{id}/events`.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
-use futures_util::{Stream, StreamExt as _};
+use futures_util::Stream;
 use serde::Serialize;
 use threadline_session::{Patch, SessionId, codec::Line, types};
 use threadline_store::{ReadError, ReadPos, SessionStore};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{Code, Problem},
@@ -44,10 +45,8 @@ pub(crate) async fn follow(
     let view = params.choice("view", false, &[("1", true), ("0", false), ("true", true)])?;
     let store = shared.agents.store().clone();
     check_position(&store, &id, after).await?;
-    let following = Following::new(store, id, after, view).into_stream();
-    // It ends without an error, so that clients connect again when the server is back.
-    let following = following.take_until(shared.closing.clone().cancelled_owned());
-    Ok(sse::respond(&shared, following))
+    let following = Following::new(store, id, after, view, shared.closing.clone());
+    Ok(sse::respond(&shared, following.into_stream()))
 }
 
 /// A position that was never given is an error, not a stream that waits for the log to grow there.
@@ -77,16 +76,28 @@ struct Following {
     after: Option<u64>,
     view: bool,
     ended: bool,
+    store: SessionStore,
+    id: SessionId,
+    closing: CancellationToken,
 }
 
 impl Following {
-    fn new(store: SessionStore, id: SessionId, after: Option<u64>, view: bool) -> Self {
+    fn new(
+        store: SessionStore,
+        id: SessionId,
+        after: Option<u64>,
+        view: bool,
+        closing: CancellationToken,
+    ) -> Self {
         Self {
             watcher: Watcher::new(store.clone(), id.clone(), after),
-            fold: Fold::new(store, id),
+            fold: Fold::new(store.clone(), id.clone()),
             after,
             view,
             ended: false,
+            store,
+            id,
+            closing,
         }
     }
 
@@ -120,11 +131,33 @@ impl Following {
             self.fold.advance_to(after.saturating_add(1)).await?;
         }
         let open = (self.view && self.fold.is_open()).then(|| self.fold.next_seq());
-        match self.watcher.next(open).await? {
+        let seen = tokio::select! {
+            biased;
+            seen = self.watcher.next(open) => seen?,
+            () = self.closing.cancelled() => {
+                let next = ReadPos::at(self.after.map_or(0, |seq| seq.saturating_add(1)));
+                if self.store.read(&self.id, next, 1).await?.entries.is_empty() {
+                    // Without an error, so that clients connect again when the server is back.
+                    self.ended = true;
+                    return Ok(());
+                }
+                // The ends of the runs are given before the stream ends.
+                self.watcher.next(open).await?
+            }
+        };
+        match seen {
             Seen::Line(line) => self.give(&line, frames).await?,
             Seen::CaughtUp => {
-                let seq = self.after.map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
-                frames.control("caught_up", &CaughtUp { r#type: "caught_up", seq });
+                let seq = self
+                    .after
+                    .map_or(-1, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
+                frames.control(
+                    "caught_up",
+                    &CaughtUp {
+                        r#type: "caught_up",
+                        seq,
+                    },
+                );
             }
             Seen::Abandoned => self.interrupted(frames),
         }
@@ -140,7 +173,13 @@ impl Following {
             Told::default()
         };
         if self.view && !told.patches.is_empty() {
-            frames.control("view", &ViewMessage { seq, patches: &told.patches });
+            frames.control(
+                "view",
+                &ViewMessage {
+                    seq,
+                    patches: &told.patches,
+                },
+            );
         }
         if let Some(event) = told.before {
             frames.run_event(&event);
@@ -160,7 +199,13 @@ impl Following {
         let patches = self.fold.interrupted();
         if !patches.is_empty() {
             let seq = self.fold.next_seq();
-            frames.control("view", &ViewMessage { seq, patches: &patches });
+            frames.control(
+                "view",
+                &ViewMessage {
+                    seq,
+                    patches: &patches,
+                },
+            );
         }
     }
 }

@@ -33,7 +33,12 @@ pub(crate) struct Told {
 
 impl Fold {
     pub(crate) fn new(store: SessionStore, id: SessionId) -> Self {
-        Self { store, id, view: View::new(), stuck: false }
+        Self {
+            store,
+            id,
+            view: View::new(),
+            stuck: false,
+        }
     }
 
     pub(crate) fn next_seq(&self) -> u64 {
@@ -66,7 +71,10 @@ impl Fold {
                     Entry::Line(line) if line.event.seq >= seq => break,
                     Entry::Line(line) => self.stuck |= self.view.apply(&line.event).is_err(),
                     Entry::Damage(damage) => {
-                        return Err(ReadError::Corrupt { id: self.id.clone(), damage });
+                        return Err(ReadError::Corrupt {
+                            id: self.id.clone(),
+                            damage,
+                        });
                     }
                 }
             }
@@ -88,7 +96,10 @@ impl Fold {
             self.stuck = true;
             return Told::default();
         };
-        let mut told = Told { patches, ..Told::default() };
+        let mut told = Told {
+            patches,
+            ..Told::default()
+        };
         match payload {
             Some(Payload::TurnStart(_)) => told.before = self.started(),
             Some(Payload::TurnEnd(end)) => {
@@ -121,7 +132,10 @@ impl Fold {
             return None;
         };
         let pending = self.view.transcript().pending_approvals();
-        let asked = &pending.iter().find(|p| p.asked.approval_id == decided.approval_id)?.asked;
+        let asked = &pending
+            .iter()
+            .find(|p| p.asked.approval_id == decided.approval_id)?
+            .asked;
         Some(RunEvent::ApprovalResolved {
             approval_id: decided.approval_id.clone(),
             run_id: self.turn()?.head.run_id.clone(),
@@ -144,11 +158,7 @@ impl Fold {
     }
 
     /// Returns how the newest turn ended.
-    pub(crate) fn finished(
-        &self,
-        reason: EndReason,
-        durable_seq: Option<u64>,
-    ) -> Option<RunEvent> {
+    pub(crate) fn finished(&self, reason: EndReason, durable_seq: Option<u64>) -> Option<RunEvent> {
         let turn = self.turn()?;
         Some(RunEvent::RunFinished {
             run_id: turn.head.run_id.clone(),
@@ -165,7 +175,11 @@ impl Fold {
     pub(crate) fn interrupted(&self) -> Vec<Patch> {
         let mut view = self.view.clone();
         let events = closers(view.transcript()).unwrap_or_default();
-        events.iter().filter_map(|event| view.apply(event).ok()).flatten().collect()
+        events
+            .iter()
+            .filter_map(|event| view.apply(event).ok())
+            .flatten()
+            .collect()
     }
 }
 
@@ -182,7 +196,10 @@ fn answer(turn: &Turn) -> String {
         ),
         _ => None,
     });
-    texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    texts
+        .into_iter()
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
 }
 
 /// What a watcher sees next.
@@ -209,7 +226,13 @@ pub(crate) struct Watcher {
 impl Watcher {
     pub(crate) fn new(store: SessionStore, id: SessionId, after: Option<u64>) -> Self {
         let follow = store.follow(&id, after);
-        Self { store, id, follow, look_at: None, told: None }
+        Self {
+            store,
+            id,
+            follow,
+            look_at: None,
+            told: None,
+        }
     }
 
     /// Waits for what comes next. `open` is where the log ends, as far as the caller has it, when

@@ -34,22 +34,26 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn wrong(field: &str, wanted: &str, value: &Value) -> Problem {
-    Problem::field(field, format!("`{field}` must be {wanted}, not {}", kind(value)))
+    Problem::field(
+        field,
+        format!("`{field}` must be {wanted}, not {}", kind(value)),
+    )
 }
 
 impl Fields {
     /// Reads a body and refuses keys that are not `known`.
     pub(crate) fn parse(body: &[u8], known: &[&str]) -> Result<Self, Problem> {
-        let value: Value = serde_json::from_slice(body).map_err(|e| {
-            Problem::new(Code::InvalidInput, format!("the body is not JSON: {e}"))
-        })?;
+        let value: Value = serde_json::from_slice(body)
+            .map_err(|e| Problem::new(Code::InvalidInput, format!("the body is not JSON: {e}")))?;
         let Value::Object(map) = value else {
             let detail = format!("the body must be an object, not {}", kind(&value));
             return Err(Problem::new(Code::InvalidInput, detail));
         };
         if let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(Problem::field(key, format!("`{key}` is not a field of this body"))
-                .hint(format!("the fields are {}", known.join(", "))));
+            return Err(
+                Problem::field(key, format!("`{key}` is not a field of this body"))
+                    .hint(format!("the fields are {}", known.join(", "))),
+            );
         }
         Ok(Self(map))
     }
@@ -90,11 +94,7 @@ impl Fields {
     }
 
     /// Takes one of a few words.
-    fn choice<T: Copy>(
-        &mut self,
-        name: &str,
-        choices: &[(&str, T)],
-    ) -> Result<Option<T>, Problem> {
+    fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
@@ -163,7 +163,10 @@ impl AgentInput {
         let session = match fields.text("sessionId")? {
             None => None,
             Some(id) => Some(SessionId::parse(id).map_err(|e| {
-                Problem::field("sessionId", format!("`sessionId` is not a session's id: {e}"))
+                Problem::field(
+                    "sessionId",
+                    format!("`sessionId` is not a session's id: {e}"),
+                )
             })?),
         };
         let run = RunInput {
@@ -186,7 +189,9 @@ fn temperature(fields: &mut Fields) -> Result<Option<f64>, Problem> {
     let Some(value) = fields.take("temperature") else {
         return Ok(None);
     };
-    let number = value.as_f64().ok_or_else(|| wrong("temperature", "a number", &value))?;
+    let number = value
+        .as_f64()
+        .ok_or_else(|| wrong("temperature", "a number", &value))?;
     if !(0.0..=MAX_TEMPERATURE).contains(&number) {
         let detail = format!("`temperature` must be between 0 and {MAX_TEMPERATURE}");
         return Err(Problem::field("temperature", detail));
@@ -211,8 +216,9 @@ pub(crate) fn summary_patch(body: &[u8]) -> Result<(SummaryPatch, u64), Problem>
         Some(other) => return Err(wrong("tags", "an array of strings", &other)),
     };
     let revision = fields.take("revision").ok_or_else(|| missing("revision"))?;
-    let revision =
-        revision.as_u64().ok_or_else(|| wrong("revision", "a whole number", &revision))?;
+    let revision = revision
+        .as_u64()
+        .ok_or_else(|| wrong("revision", "a whole number", &revision))?;
     let patch = SummaryPatch {
         title,
         archived: fields.boolean("archived")?,
@@ -232,9 +238,16 @@ fn tag(value: Value) -> Result<String, Problem> {
 /// Reads the answer to a question.
 pub(crate) fn decision(body: &[u8]) -> Result<(Answer, Option<String>), Problem> {
     let mut fields = Fields::parse(body, &["decision", "comment"])?;
-    let answer = fields.choice("decision", &ANSWERS)?.ok_or_else(|| missing("decision"))?;
-    let comment = fields.text("comment")?.filter(|comment| !comment.trim().is_empty());
-    if comment.as_ref().is_some_and(|comment| comment.len() > MAX_COMMENT_BYTES) {
+    let answer = fields
+        .choice("decision", &ANSWERS)?
+        .ok_or_else(|| missing("decision"))?;
+    let comment = fields
+        .text("comment")?
+        .filter(|comment| !comment.trim().is_empty());
+    if comment
+        .as_ref()
+        .is_some_and(|comment| comment.len() > MAX_COMMENT_BYTES)
+    {
         let detail = format!("`comment` is longer than {MAX_COMMENT_BYTES} bytes");
         return Err(Problem::field("comment", detail));
     }
@@ -257,14 +270,19 @@ pub(crate) fn start_after(
         return Ok(None);
     }
     whole(text).map(Some).ok_or_else(|| {
-        Problem::new(Code::BadCursor, format!("`{field}` must be the number of an event, or -1"))
-            .at(field)
+        Problem::new(
+            Code::BadCursor,
+            format!("`{field}` must be the number of an event, or -1"),
+        )
+        .at(field)
     })
 }
 
 /// Reads a whole number of digits alone.
 pub(crate) fn whole(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 /// The parameters after the question mark.
@@ -272,7 +290,10 @@ pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Reads a number between two bounds.
@@ -285,14 +306,16 @@ impl Params {
         let Some(text) = self.get(name) else {
             return Ok(default);
         };
-        whole(text).filter(|number| bounds.contains(number)).ok_or_else(|| {
-            let (low, high) = bounds.into_inner();
-            let range = match high {
-                u64::MAX => format!("a whole number from {low}"),
-                high => format!("a whole number from {low} to {high}"),
-            };
-            Problem::field(name, format!("`{name}` must be {range}"))
-        })
+        whole(text)
+            .filter(|number| bounds.contains(number))
+            .ok_or_else(|| {
+                let (low, high) = bounds.into_inner();
+                let range = match high {
+                    u64::MAX => format!("a whole number from {low}"),
+                    high => format!("a whole number from {low} to {high}"),
+                };
+                Problem::field(name, format!("`{name}` must be {range}"))
+            })
     }
 
     /// Reads one of a few words.
@@ -305,10 +328,17 @@ impl Params {
         let Some(text) = self.get(name) else {
             return Ok(default);
         };
-        choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
-            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            Problem::field(name, format!("`{name}` must be one of {}", words.join(", ")))
-        })
+        choices
+            .iter()
+            .find(|(word, _)| *word == text)
+            .map(|(_, value)| *value)
+            .ok_or_else(|| {
+                let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+                Problem::field(
+                    name,
+                    format!("`{name}` must be one of {}", words.join(", ")),
+                )
+            })
     }
 }
 
@@ -349,15 +379,24 @@ where
 pub(crate) struct Body(pub(crate) Bytes);
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let too_large =
-            || Problem::new(Code::TooLarge, format!("the body is over {BODY_BYTES} bytes"));
+        let too_large = || {
+            Problem::new(
+                Code::TooLarge,
+                format!("the body is over {BODY_BYTES} bytes"),
+            )
+        };
         // Said before the body is sent, when the client tells its length.
         if declared_length(request.headers()).is_some_and(|length| length > BODY_BYTES as u64) {
             return Err(too_large());
@@ -395,11 +434,24 @@ mod tests {
 
     #[test]
     fn malformed_positions_name_their_field() {
-        for bad in ["x", "+1", " 1", "1 ", "-2", "1.0", "0x1", "18446744073709551616", "\u{661}"] {
+        for bad in [
+            "x",
+            "+1",
+            " 1",
+            "1 ",
+            "-2",
+            "1.0",
+            "0x1",
+            "18446744073709551616",
+            "\u{661}",
+        ] {
             let problem = start_after(Some(bad), Some("1")).unwrap_err();
             assert_eq!(problem.field.as_deref(), Some("Last-Event-ID"), "{bad}");
             let problem = start_after(None, Some(bad)).unwrap_err();
-            assert_eq!((problem.code, problem.field.as_deref()), (Code::BadCursor, Some("after")));
+            assert_eq!(
+                (problem.code, problem.field.as_deref()),
+                (Code::BadCursor, Some("after"))
+            );
         }
         assert!(start_after(None, Some("")).is_err());
     }
@@ -419,11 +471,20 @@ mod tests {
             (r#"{"task":"x","temperature":"1"}"#, Some("temperature")),
             (r#"{"task":"x","temperature":-0.1}"#, Some("temperature")),
             (r#"{"task":"x","temperature":2.1}"#, Some("temperature")),
-            (r#"{"task":"x","approvalPolicy":"always"}"#, Some("approvalPolicy")),
-            (r#"{"task":"x","sandboxMode":"ReadOnly"}"#, Some("sandboxMode")),
+            (
+                r#"{"task":"x","approvalPolicy":"always"}"#,
+                Some("approvalPolicy"),
+            ),
+            (
+                r#"{"task":"x","sandboxMode":"ReadOnly"}"#,
+                Some("sandboxMode"),
+            ),
             (r#"{"task":"x","sessionId":""}"#, Some("sessionId")),
             (r#"{"task":"x","sessionId":7}"#, Some("sessionId")),
-            (r#"{"task":"x","idempotencyKey":""}"#, Some("idempotencyKey")),
+            (
+                r#"{"task":"x","idempotencyKey":""}"#,
+                Some("idempotencyKey"),
+            ),
             (r#"["task"]"#, None),
             (r#"{"task":"x""#, None),
             ("", None),
@@ -441,9 +502,18 @@ mod tests {
     #[test]
     fn null_is_the_same_as_absent_except_for_the_title() {
         let input = AgentInput::parse(br#"{"task":"x","goal":null,"temperature":null}"#).unwrap();
-        assert_eq!(input.run, RunInput { task: "x".into(), ..RunInput::default() });
+        assert_eq!(
+            input.run,
+            RunInput {
+                task: "x".into(),
+                ..RunInput::default()
+            }
+        );
         let (patch, revision) = summary_patch(br#"{"title":null,"revision":3}"#).unwrap();
         assert_eq!((patch.title, revision), (Some(None), 3));
-        assert_eq!(summary_patch(br#"{"revision":0}"#).unwrap().0, SummaryPatch::default());
+        assert_eq!(
+            summary_patch(br#"{"revision":0}"#).unwrap().0,
+            SummaryPatch::default()
+        );
     }
 }

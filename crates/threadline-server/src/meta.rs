@@ -29,8 +29,13 @@ pub(crate) async fn approvals(
     State(shared): State<Shared>,
     params: Params,
 ) -> Result<Json<Approvals>, Problem> {
-    let run = params.get("runId").map(|id| run_id("runId", id)).transpose()?;
-    Ok(Json(Approvals { approvals: shared.agents.approvals().waiting(run.as_ref()) }))
+    let run = params
+        .get("runId")
+        .map(|id| run_id("runId", id))
+        .transpose()?;
+    Ok(Json(Approvals {
+        approvals: shared.agents.approvals().waiting(run.as_ref()),
+    }))
 }
 
 #[derive(Debug, Serialize)]
@@ -47,7 +52,11 @@ pub(crate) async fn decide(
 ) -> Result<Json<Decided>, Problem> {
     let run = run_id("runId", &run)?;
     let (answer, comment) = input::decision(&body)?;
-    let answered = Answered { answer, by: caller.name().into(), comment };
+    let answered = Answered {
+        answer,
+        by: caller.name().into(),
+        comment,
+    };
     shared.agents.approvals().answer(&run, &call, answered)?;
     Ok(Json(Decided { decision: answer }))
 }
@@ -75,8 +84,14 @@ pub(crate) struct Config {
 pub(crate) async fn config(State(shared): State<Shared>) -> Json<Config> {
     let config = shared.agents.config();
     let model = config.models.default_model();
-    let pair = |(approval_policy, sandbox_mode)| PolicyPair { approval_policy, sandbox_mode };
-    let defaults = (config.defaults.approval_policy, config.defaults.sandbox_mode);
+    let pair = |(approval_policy, sandbox_mode)| PolicyPair {
+        approval_policy,
+        sandbox_mode,
+    };
+    let defaults = (
+        config.defaults.approval_policy,
+        config.defaults.sandbox_mode,
+    );
     Json(Config {
         version: shared.version.clone(),
         cwd: config.defaults.cwd.display().to_string(),
@@ -98,5 +113,8 @@ pub(crate) struct Health {
 
 /// `GET /healthz`
 pub(crate) async fn health(State(shared): State<Shared>) -> Json<Health> {
-    Json(Health { status: "ok", version: shared.version.clone() })
+    Json(Health {
+        status: "ok",
+        version: shared.version.clone(),
+    })
 }

@@ -52,12 +52,30 @@ impl Metrics {
                 "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
             );
         };
-        one("threadline_runs_running", "gauge", "Runs of this process.", running as u64);
+        one(
+            "threadline_runs_running",
+            "gauge",
+            "Runs of this process.",
+            running as u64,
+        );
         let started = self.started.load(Ordering::Relaxed);
-        one("threadline_runs_started_total", "counter", "Runs started over HTTP.", started);
+        one(
+            "threadline_runs_started_total",
+            "counter",
+            "Runs started over HTTP.",
+            started,
+        );
         let streams = self.streams.load(Ordering::Relaxed);
-        one("threadline_sse_connections", "gauge", "Open event streams.", streams);
-        let version: String = version.chars().filter(|c| !matches!(c, '"' | '\\' | '\n')).collect();
+        one(
+            "threadline_sse_connections",
+            "gauge",
+            "Open event streams.",
+            streams,
+        );
+        let version: String = version
+            .chars()
+            .filter(|c| !matches!(c, '"' | '\\' | '\n'))
+            .collect();
         let _ = writeln!(
             text,
             "# HELP threadline_info The version.\n# TYPE threadline_info gauge\n\
@@ -84,12 +102,23 @@ pub(crate) async fn count(State(shared): State<Shared>, request: Request, next: 
         .get::<MatchedPath>()
         .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
     let response = next.run(request).await;
-    shared.metrics.request(&route, response.status().as_u16() / 100);
+    shared
+        .metrics
+        .request(&route, response.status().as_u16() / 100);
     response
 }
 
 /// `GET /metrics`
 pub(crate) async fn show(State(shared): State<Shared>) -> Response {
-    let text = shared.metrics.text(shared.agents.runs().len(), &shared.version);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let text = shared
+        .metrics
+        .text(shared.agents.runs().len(), &shared.version);
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        text,
+    )
+        .into_response()
 }

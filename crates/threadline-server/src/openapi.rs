@@ -96,7 +96,12 @@ fn problems(route: &Route) -> BTreeMap<u16, Vec<&'static str>> {
     let common: &[Code] = if route.open {
         &[]
     } else {
-        &[Code::Unauthorized, Code::BadHost, Code::BadOrigin, Code::Internal]
+        &[
+            Code::Unauthorized,
+            Code::BadHost,
+            Code::BadOrigin,
+            Code::Internal,
+        ]
     };
     // What stands in a path can be no id.
     let named = route.path.contains('{').then_some(&Code::InvalidInput);
@@ -111,11 +116,16 @@ fn problems(route: &Route) -> BTreeMap<u16, Vec<&'static str>> {
 }
 
 fn path_params(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    path.split('/')
+        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
 fn path_param(name: &str) -> Value {
-    let kind = if name == "step" { json!({"type": "integer"}) } else { json!({"type": "string"}) };
+    let kind = if name == "step" {
+        json!({"type": "integer"})
+    } else {
+        json!({"type": "string"})
+    };
     json!({"in": "path", "name": name, "required": true, "schema": kind})
 }
 

@@ -23,7 +23,10 @@ pub fn is_built() -> bool {
 /// Returns the token of a sign-in address.
 pub(crate) fn query_token(uri: &Uri) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
-    pairs.into_iter().find(|(name, _)| name == "token").map(|(_, value)| value)
+    pairs
+        .into_iter()
+        .find(|(name, _)| name == "token")
+        .map(|(_, value)| value)
 }
 
 fn mime(path: &str) -> &'static str {
@@ -45,7 +48,11 @@ fn mime(path: &str) -> &'static str {
 pub(crate) async fn fallback(method: Method, uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
-    let file = if path.starts_with("api/") { None } else { Dist::get(path) };
+    let file = if path.starts_with("api/") {
+        None
+    } else {
+        Dist::get(path)
+    };
     let reads = matches!(method, Method::GET | Method::HEAD);
     match file {
         Some(file) if reads => {
@@ -64,9 +71,12 @@ pub(crate) async fn fallback(method: Method, uri: Uri) -> Response {
         None if path == "index.html" && reads => html(StatusCode::OK, NOT_BUILT),
         Some(_) => wrong_method(),
         None if path == "index.html" => wrong_method(),
-        None => Problem::new(Code::NotFound, format!("there is nothing at {}", uri.path()))
-            .hint("the routes are listed at /api/openapi.json")
-            .into_response(),
+        None => Problem::new(
+            Code::NotFound,
+            format!("there is nothing at {}", uri.path()),
+        )
+        .hint("the routes are listed at /api/openapi.json")
+        .into_response(),
     }
 }
 
@@ -76,9 +86,12 @@ pub(crate) async fn wrong_method_fallback() -> Response {
 }
 
 fn wrong_method() -> Response {
-    Problem::new(Code::MethodNotAllowed, "this route does not know the method")
-        .hint("the routes are listed at /api/openapi.json")
-        .into_response()
+    Problem::new(
+        Code::MethodNotAllowed,
+        "this route does not know the method",
+    )
+    .hint("the routes are listed at /api/openapi.json")
+    .into_response()
 }
 
 /// Answers a page request that carries no valid token.

@@ -2,9 +2,7 @@
 
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
-use crate::{
-    error::Code, events, meta, metrics, openapi, runs, sessions, state::Shared,
-};
+use crate::{error::Code, events, meta, metrics, openapi, runs, sessions, state::Shared};
 
 /// What an answer's body is.
 #[derive(Debug, Clone, Copy)]
@@ -74,12 +72,22 @@ impl Route {
     }
 
     fn query(mut self, name: &'static str, kind: Kind, about: &'static str) -> Self {
-        self.params.push(Param { place: "query", name, kind, about });
+        self.params.push(Param {
+            place: "query",
+            name,
+            kind,
+            about,
+        });
         self
     }
 
     fn header(mut self, name: &'static str, kind: Kind, about: &'static str) -> Self {
-        self.params.push(Param { place: "header", name, kind, about });
+        self.params.push(Param {
+            place: "header",
+            name,
+            kind,
+            about,
+        });
         self
     }
 
@@ -107,6 +115,7 @@ pub(crate) fn table() -> Vec<Route> {
     let mut table = running();
     table.extend(listing());
     table.extend(reading());
+    table.extend(debugging());
     table.extend(other());
     table
 }
@@ -116,8 +125,11 @@ fn running() -> Vec<Route> {
         Route::new(
             ("post", "/api/agent/stream"),
             post(runs::stream),
-            ("startRun", "Starts a turn and streams it, from `run_started` to one `run_finished` or \
-             `error`. A client that goes away does not cancel the run."),
+            (
+                "startRun",
+                "Starts a turn and streams it, from `run_started` to one `run_finished` or \
+             `error`. A client that goes away does not cancel the run.",
+            ),
             (200, Content::Events),
         )
         .body("AgentInput")
@@ -125,8 +137,11 @@ fn running() -> Vec<Route> {
         Route::new(
             ("post", "/api/agent"),
             post(runs::once),
-            ("runOnce", "Runs one turn on a fresh prompt and answers when it has ended. Nothing is \
-             kept, nobody is asked for approvals, and the run ends when the client goes."),
+            (
+                "runOnce",
+                "Runs one turn on a fresh prompt and answers when it has ended. Nothing is \
+             kept, nobody is asked for approvals, and the run ends when the client goes.",
+            ),
             (200, Content::Json("RunResult")),
         )
         .body("AgentInput")
@@ -140,14 +155,20 @@ fn running() -> Vec<Route> {
         Route::new(
             ("post", "/api/agent/sessions/{id}/cancel"),
             post(sessions::cancel),
-            ("cancelRun", "Cancels the session's run. Its end is logged as `cancelled`."),
+            (
+                "cancelRun",
+                "Cancels the session's run. Its end is logged as `cancelled`.",
+            ),
             (202, Content::Json("Cancelled")),
         )
         .errors(&[Code::SessionNotFound, Code::NotRunning, Code::Locked]),
         Route::new(
             ("get", "/api/agent/approvals"),
             get(meta::approvals),
-            ("listApprovals", "Lists the questions that wait for a person, oldest first."),
+            (
+                "listApprovals",
+                "Lists the questions that wait for a person, oldest first.",
+            ),
             (200, Content::Json("Approvals")),
         )
         .query("runId", Kind::Text, "Only those of one run.")
@@ -155,7 +176,10 @@ fn running() -> Vec<Route> {
         Route::new(
             ("post", "/api/agent/approvals/{runId}/{toolCallId}"),
             post(meta::decide),
-            ("decideApproval", "Answers a question. Any client may, once."),
+            (
+                "decideApproval",
+                "Answers a question. Any client may, once.",
+            ),
             (200, Content::Json("Decided")),
         )
         .body("DecisionInput")
@@ -172,22 +196,40 @@ fn listing() -> Vec<Route> {
             (200, Content::Json("SessionPage")),
         )
         .query("cursor", Kind::Text, "`nextCursor` of the page before.")
-        .query("limit", Kind::Whole, "Sessions in a page: 1 to 500, 50 by default.")
-        .query("query", Kind::Text, "Words that title, first prompt or id must contain.")
-        .query("archived", Kind::OneOf(&["false", "true", "all"]), "`false` by default.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "Sessions in a page: 1 to 500, 50 by default.",
+        )
+        .query(
+            "query",
+            Kind::Text,
+            "Words that title, first prompt or id must contain.",
+        )
+        .query(
+            "archived",
+            Kind::OneOf(&["false", "true", "all"]),
+            "`false` by default.",
+        )
         .errors(&[Code::InvalidInput]),
         Route::new(
             ("get", SESSION),
             get(sessions::show),
-            ("getSession", "Shows a session: header, summary and the heads of its turns."),
+            (
+                "getSession",
+                "Shows a session: header, summary and the heads of its turns.",
+            ),
             (200, Content::Json("SessionDetail")),
         )
         .errors(&[Code::SessionNotFound, Code::Damaged, Code::Unsupported]),
         Route::new(
             ("patch", SESSION),
             patch(sessions::update),
-            ("updateSession", "Changes title, archived, pinned or tags, if `revision` is still \
-             the one in force. The log is not touched."),
+            (
+                "updateSession",
+                "Changes title, archived, pinned or tags, if `revision` is still \
+             the one in force. The log is not touched.",
+            ),
             (200, Content::Json("Summary")),
         )
         .body("SummaryPatch")
@@ -207,40 +249,68 @@ fn reading() -> Vec<Route> {
         Route::new(
             ("get", "/api/agent/sessions/{id}/events"),
             get(events::follow),
-            ("followSession", "Streams every event after a position, then every new one, without \
-             end."),
+            (
+                "followSession",
+                "Streams every event after a position, then every new one, without \
+             end.",
+            ),
             (200, Content::Events),
         )
-        .query("after", Kind::Text, "The last event that the client has; -1 or absent for none.")
-        .query("view", Kind::OneOf(&["0", "1"]), "1: changes of the read model come along.")
+        .query(
+            "after",
+            Kind::Text,
+            "The last event that the client has; -1 or absent for none.",
+        )
+        .query(
+            "view",
+            Kind::OneOf(&["0", "1"]),
+            "1: changes of the read model come along.",
+        )
         .header("Last-Event-ID", Kind::Text, "Wins over `after`.")
         .errors(&[Code::BadCursor, Code::SessionNotFound, Code::InvalidInput]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/turns"),
             get(sessions::turns),
-            ("getTurns", "Shows the read model by turn, as far as the log can be read."),
+            (
+                "getTurns",
+                "Shows the read model by turn, as far as the log can be read.",
+            ),
             (200, Content::Json("Turns")),
         )
         .errors(&[Code::SessionNotFound, Code::Unsupported]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/history"),
             get(sessions::history),
-            ("getHistory", "Shows the model-visible items, and what normalising changes."),
+            (
+                "getHistory",
+                "Shows the model-visible items, and what normalising changes.",
+            ),
             (200, Content::Json("History")),
         )
         .errors(&[Code::SessionNotFound, Code::Damaged, Code::Unsupported]),
+    ]
+}
+
+fn debugging() -> Vec<Route> {
+    vec![
         Route::new(
             ("get", "/api/agent/sessions/{id}/requests"),
             get(sessions::requests),
-            ("listRequests", "Lists the requests that the session's steps sent."),
+            (
+                "listRequests",
+                "Lists the requests that the session's steps sent.",
+            ),
             (200, Content::Json("Requests")),
         )
         .errors(&[Code::SessionNotFound]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/requests/{step}"),
             get(sessions::request),
-            ("getRequest", "Rebuilds the request of a step from the log and checks its \
-             fingerprint."),
+            (
+                "getRequest",
+                "Rebuilds the request of a step from the log and checks its \
+             fingerprint.",
+            ),
             (200, Content::Json("RequestDetail")),
         )
         .errors(&[
@@ -256,7 +326,11 @@ fn reading() -> Vec<Route> {
             (200, Content::Json("LogPage")),
         )
         .query("from", Kind::Whole, "First event wanted; 0 by default.")
-        .query("limit", Kind::Whole, "Most lines: 1 to 1000, 200 by default.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "Most lines: 1 to 1000, 200 by default.",
+        )
         .errors(&[Code::InvalidInput, Code::SessionNotFound]),
     ]
 }
@@ -266,7 +340,10 @@ fn other() -> Vec<Route> {
         Route::new(
             ("get", "/api/agent/config"),
             get(meta::config),
-            ("getConfig", "Shows what new sessions run under and what may be asked for."),
+            (
+                "getConfig",
+                "Shows what new sessions run under and what may be asked for.",
+            ),
             (200, Content::Json("Config")),
         ),
         Route::new(
@@ -285,7 +362,10 @@ fn other() -> Vec<Route> {
         Route::new(
             ("get", "/metrics"),
             get(metrics::show),
-            ("getMetrics", "Shows counters in the text format of Prometheus."),
+            (
+                "getMetrics",
+                "Shows counters in the text format of Prometheus.",
+            ),
             (200, Content::Text),
         ),
     ]

@@ -33,7 +33,10 @@ pub(crate) async fn stream(
     // A client that goes away in the middle must not leave a turn behind that nobody drives.
     let task = tokio::spawn(start(shared.clone(), input));
     let started = task.await.unwrap_or_else(|error| {
-        Err(Problem::new(Code::Internal, format!("starting the run broke: {error}")))
+        Err(Problem::new(
+            Code::Internal,
+            format!("starting the run broke: {error}"),
+        ))
     });
     Ok(match started {
         Ok(Started::New(run)) => sse::respond(&shared, run_frames(run)),
@@ -98,11 +101,17 @@ async fn repeated(
 /// Refuses what asks for more than the server allows.
 fn check_ceiling(input: &RunInput, ceiling: Bounds) -> Result<(), Problem> {
     let policy = input.approval_policy.filter(|p| {
-        widens((ceiling.0, SandboxMode::ReadOnly), (*p, SandboxMode::ReadOnly))
+        widens(
+            (ceiling.0, SandboxMode::ReadOnly),
+            (*p, SandboxMode::ReadOnly),
+        )
     });
-    let sandbox = input
-        .sandbox_mode
-        .filter(|mode| widens((ApprovalPolicy::Never, ceiling.1), (ApprovalPolicy::Never, *mode)));
+    let sandbox = input.sandbox_mode.filter(|mode| {
+        widens(
+            (ApprovalPolicy::Never, ceiling.1),
+            (ApprovalPolicy::Never, *mode),
+        )
+    });
     let field = match (policy, sandbox) {
         (Some(_), _) => "approvalPolicy",
         (None, Some(_)) => "sandboxMode",
@@ -113,7 +122,9 @@ fn check_ceiling(input: &RunInput, ceiling: Bounds) -> Result<(), Problem> {
         format!("`{field}` asks for more than this server allows"),
     )
     .at(field)
-    .hint("ask for less, or start the server with a higher ceiling; it is shown at /api/agent/config"))
+    .hint(
+        "ask for less, or start the server with a higher ceiling; it is shown at /api/agent/config",
+    ))
 }
 
 /// Cuts what the session or the defaults bring along down to the ceiling.
@@ -297,14 +308,20 @@ pub(crate) async fn once(
     State(shared): State<Shared>,
     Body(body): Body,
 ) -> Result<Json<RunResult>, Problem> {
-    let AgentInput { session: _, mut run } = AgentInput::parse(&body)?;
+    let AgentInput {
+        session: _,
+        mut run,
+    } = AgentInput::parse(&body)?;
     check_ceiling(&run, shared.ceiling)?;
     shared.open()?;
     bound(&shared, None, &mut run).await?;
     run.idempotency_key = None;
     let agents = stateless(&shared.agents);
     let Started::New(run) = agents.start(None, run).await? else {
-        return Err(Problem::new(Code::Internal, "a fresh run was taken for a repeat"));
+        return Err(Problem::new(
+            Code::Internal,
+            "a fresh run was taken for a repeat",
+        ));
     };
     shared.metrics.run_started();
     let _gone = CancelOnDrop(&run);

@@ -62,7 +62,12 @@ fn any_object(about: &str) -> Value {
 
 /// Returns all schemas by name.
 pub(crate) fn all() -> Map<String, Value> {
-    inputs().into_iter().chain(summaries()).chain(read_model()).chain(items()).chain(debugging())
+    inputs()
+        .into_iter()
+        .chain(summaries())
+        .chain(read_model())
+        .chain(items())
+        .chain(debugging())
         .chain(rest())
         .map(|(name, schema)| (name.to_owned(), schema))
         .collect()
@@ -87,7 +92,10 @@ fn inputs() -> Named {
                 ("goal?", or_null(text())),
                 ("context?", or_null(text())),
                 ("model?", or_null(text())),
-                ("temperature?", or_null(json!({"type": "number", "minimum": 0, "maximum": 2}))),
+                (
+                    "temperature?",
+                    or_null(json!({"type": "number", "minimum": 0, "maximum": 2})),
+                ),
                 ("approvalPolicy?", or_null(is("ApprovalPolicy"))),
                 ("sandboxMode?", or_null(is("SandboxMode"))),
                 ("sessionId?", or_null(text())),
@@ -99,60 +107,95 @@ fn inputs() -> Named {
             "DecisionInput",
             object(&[("decision", is("Decision")), ("comment?", or_null(text()))]),
         ),
-        ("Decision", one_of(&["approve", "approve_for_session", "deny"])),
+        (
+            "Decision",
+            one_of(&["approve", "approve_for_session", "deny"]),
+        ),
         ("ApprovalPolicy", one_of(&["strict", "on_request", "never"])),
-        ("SandboxMode", one_of(&["read_only", "workspace_write", "danger_full_access"])),
+        (
+            "SandboxMode",
+            one_of(&["read_only", "workspace_write", "danger_full_access"]),
+        ),
     ]
 }
 
 fn summaries() -> Named {
     vec![
-        ("SessionPage", object(&[
-            ("sessions", list(is("Summary"))),
-            ("nextCursor", or_null(text())),
-        ])),
-        ("Summary", object(&[
-            ("id", text()),
-            ("title", or_null(text())),
-            ("firstPrompt", or_null(text())),
-            ("createdAt", whole()),
-            ("updatedAt", whole()),
-            ("turns", whole()),
-            ("events", whole()),
-            ("status", is("Status")),
-            ("cwd", text()),
-            ("model", or_null(is("Model"))),
-            ("usage", is("Usage")),
-            ("bytes", whole()),
-            ("archived", boolean()),
-            ("pinned", boolean()),
-            ("tags", list(text())),
-            ("revision", whole()),
-            ("parent", or_null(object(&[("id", text()), ("seq", whole())]))),
-            ("durability", one_of(&["step", "event", "os"])),
-            ("error", or_null(object(&[
-                ("code", text()),
-                ("message", text()),
-                ("file?", text()),
-                ("offset?", whole()),
-                ("seq?", whole()),
-            ]))),
-        ])),
-        ("Status", one_of(&[
-            "idle", "running", "waiting", "interrupted", "damaged", "unsupported",
-        ])),
+        (
+            "SessionPage",
+            object(&[
+                ("sessions", list(is("Summary"))),
+                ("nextCursor", or_null(text())),
+            ]),
+        ),
+        (
+            "Summary",
+            object(&[
+                ("id", text()),
+                ("title", or_null(text())),
+                ("firstPrompt", or_null(text())),
+                ("createdAt", whole()),
+                ("updatedAt", whole()),
+                ("turns", whole()),
+                ("events", whole()),
+                ("status", is("Status")),
+                ("cwd", text()),
+                ("model", or_null(is("Model"))),
+                ("usage", is("Usage")),
+                ("bytes", whole()),
+                ("archived", boolean()),
+                ("pinned", boolean()),
+                ("tags", list(text())),
+                ("revision", whole()),
+                (
+                    "parent",
+                    or_null(object(&[("id", text()), ("seq", whole())])),
+                ),
+                ("durability", one_of(&["step", "event", "os"])),
+                (
+                    "error",
+                    or_null(object(&[
+                        ("code", text()),
+                        ("message", text()),
+                        ("file?", text()),
+                        ("offset?", whole()),
+                        ("seq?", whole()),
+                    ])),
+                ),
+            ]),
+        ),
+        (
+            "Status",
+            one_of(&[
+                "idle",
+                "running",
+                "waiting",
+                "interrupted",
+                "damaged",
+                "unsupported",
+            ]),
+        ),
         ("Model", object(&[("provider", text()), ("name", text())])),
-        ("Usage", object(&[
-            ("inputTokens", whole()),
-            ("outputTokens", whole()),
-            ("cachedInputTokens?", whole()),
-            ("reasoningTokens?", whole()),
-        ])),
-        ("SessionDetail", object(&[
-            ("header", any_object("The first line of the log; see docs/format.md.")),
-            ("summary", is("Summary")),
-            ("turns", list(is("TurnHead"))),
-        ])),
+        (
+            "Usage",
+            object(&[
+                ("inputTokens", whole()),
+                ("outputTokens", whole()),
+                ("cachedInputTokens?", whole()),
+                ("reasoningTokens?", whole()),
+            ]),
+        ),
+        (
+            "SessionDetail",
+            object(&[
+                (
+                    "header",
+                    any_object("The first line of the log; see docs/format.md."),
+                ),
+                ("summary", is("Summary")),
+                ("turns", list(is("TurnHead"))),
+            ]),
+        ),
     ]
 }
 
@@ -164,7 +207,10 @@ fn head_fields() -> Vec<(&'static str, Value)> {
         ("endSeq", or_null(whole())),
         ("startedAt", whole()),
         ("endedAt", or_null(whole())),
-        ("context", or_null(any_object("What the turn ran under; see docs/format.md."))),
+        (
+            "context",
+            or_null(any_object("What the turn ran under; see docs/format.md.")),
+        ),
         ("reason", or_null(is("Reason"))),
         ("usage", is("Usage")),
     ]
@@ -176,28 +222,45 @@ fn read_model() -> Named {
     vec![
         ("TurnHead", object(&head_fields())),
         ("Turn", object(&turn)),
-        ("Reason", object(&[
-            ("kind", one_of(&[
-                "completed", "cancelled", "blocked", "error", "max_steps", "max_tokens",
-                "interrupted",
-            ])),
-            ("code?", text()),
-            ("message?", text()),
-        ])),
-        ("Turns", object(&[
-            ("turns", list(is("Turn"))),
-            ("lastSeq", whole()),
-            ("running", boolean()),
-            ("status", is("Status")),
-            ("damage", or_null(is("Damage"))),
-        ])),
-        ("Damage", object(&[
-            ("file", text()),
-            ("offset", whole()),
-            ("bytes", whole()),
-            ("seq", whole()),
-            ("reason", text()),
-        ])),
+        (
+            "Reason",
+            object(&[
+                (
+                    "kind",
+                    one_of(&[
+                        "completed",
+                        "cancelled",
+                        "blocked",
+                        "error",
+                        "max_steps",
+                        "max_tokens",
+                        "interrupted",
+                    ]),
+                ),
+                ("code?", text()),
+                ("message?", text()),
+            ]),
+        ),
+        (
+            "Turns",
+            object(&[
+                ("turns", list(is("Turn"))),
+                ("lastSeq", whole()),
+                ("running", boolean()),
+                ("status", is("Status")),
+                ("damage", or_null(is("Damage"))),
+            ]),
+        ),
+        (
+            "Damage",
+            object(&[
+                ("file", text()),
+                ("offset", whole()),
+                ("bytes", whole()),
+                ("seq", whole()),
+                ("reason", text()),
+            ]),
+        ),
     ]
 }
 
@@ -209,35 +272,101 @@ fn item(kind: &str, fields: &[(&'static str, Value)]) -> Value {
 }
 
 fn items() -> Named {
-    let content = || list(any_object("A part: text, or an image by its blob."));
     let names = [
-        "SystemItem", "UserItem", "AssistantItem", "ToolItem", "CompactionItem", "HeadItem",
+        "SystemItem",
+        "UserItem",
+        "AssistantItem",
+        "ToolItem",
+        "CompactionItem",
+        "HeadItem",
         "NoticeItem",
     ];
     vec![
         ("Item", json!({"oneOf": names.map(is)})),
-        ("SystemItem", item("system", &[
-            ("reason", one_of(&["initial", "changed"])),
-            ("text", text()),
-            ("tools", list(text())),
-        ])),
-        ("UserItem", item("user", &[
-            ("source", one_of(&["user", "queued", "steer", "context"])),
-            ("content", content()),
-        ])),
-        ("AssistantItem", item("assistant", &[
+        (
+            "SystemItem",
+            item(
+                "system",
+                &[
+                    ("reason", one_of(&["initial", "changed"])),
+                    ("text", text()),
+                    ("tools", list(text())),
+                ],
+            ),
+        ),
+        (
+            "UserItem",
+            item(
+                "user",
+                &[
+                    ("source", one_of(&["user", "queued", "steer", "context"])),
+                    ("content", content()),
+                ],
+            ),
+        ),
+        ("AssistantItem", assistant_item()),
+        ("ToolItem", tool_item()),
+        (
+            "CompactionItem",
+            item(
+                "compaction",
+                &[
+                    ("summary", content()),
+                    (
+                        "replaces",
+                        object(&[("fromSeq", whole()), ("toSeq", whole())]),
+                    ),
+                ],
+            ),
+        ),
+        (
+            "HeadItem",
+            item(
+                "head",
+                &[("toSeq", whole()), ("reason", one_of(&["rewind", "redo"]))],
+            ),
+        ),
+        (
+            "NoticeItem",
+            item(
+                "notice",
+                &[
+                    ("type", one_of(&["model/retry", "model/error"])),
+                    ("message", text()),
+                    ("attempt", whole()),
+                    ("status", or_null(whole())),
+                    ("delayMs", or_null(whole())),
+                ],
+            ),
+        ),
+    ]
+}
+
+fn assistant_item() -> Value {
+    item(
+        "assistant",
+        &[
             ("step", whole()),
             ("streaming", boolean()),
             ("interrupted", boolean()),
             ("stopReason", or_null(text())),
             ("model", or_null(is("Model"))),
             ("usage", or_null(is("Usage"))),
-            ("parts", list(object(&[
-                ("kind", one_of(&["text", "reasoning", "tool_args"])),
-                ("text", text()),
-            ]))),
-        ])),
-        ("ToolItem", item("tool", &[
+            (
+                "parts",
+                list(object(&[
+                    ("kind", one_of(&["text", "reasoning", "tool_args"])),
+                    ("text", text()),
+                ])),
+            ),
+        ],
+    )
+}
+
+fn tool_item() -> Value {
+    item(
+        "tool",
+        &[
             ("step", whole()),
             ("callId", text()),
             ("name", text()),
@@ -246,38 +375,45 @@ fn items() -> Named {
             ("resultSeq", or_null(whole())),
             ("startedAt", or_null(whole())),
             ("endedAt", or_null(whole())),
-            ("outcome", or_null(one_of(&[
-                "ok", "error", "denied", "timeout", "cancelled", "not_started", "unknown",
-            ]))),
+            (
+                "outcome",
+                or_null(one_of(&[
+                    "ok",
+                    "error",
+                    "denied",
+                    "timeout",
+                    "cancelled",
+                    "not_started",
+                    "unknown",
+                ])),
+            ),
             ("isError", boolean()),
             ("content", content()),
             ("output", text()),
             ("synthetic", boolean()),
-            ("approval", or_null(object(&[
-                ("approvalId", text()),
-                ("reason", text()),
-                ("decision", or_null(one_of(&[
-                    "approved", "approved_for_session", "denied", "expired",
-                ]))),
-                ("by", or_null(text())),
-            ]))),
-        ])),
-        ("CompactionItem", item("compaction", &[
-            ("summary", content()),
-            ("replaces", object(&[("fromSeq", whole()), ("toSeq", whole())])),
-        ])),
-        ("HeadItem", item("head", &[
-            ("toSeq", whole()),
-            ("reason", one_of(&["rewind", "redo"])),
-        ])),
-        ("NoticeItem", item("notice", &[
-            ("type", one_of(&["model/retry", "model/error"])),
-            ("message", text()),
-            ("attempt", whole()),
-            ("status", or_null(whole())),
-            ("delayMs", or_null(whole())),
-        ])),
-    ]
+            (
+                "approval",
+                or_null(object(&[
+                    ("approvalId", text()),
+                    ("reason", text()),
+                    (
+                        "decision",
+                        or_null(one_of(&[
+                            "approved",
+                            "approved_for_session",
+                            "denied",
+                            "expired",
+                        ])),
+                    ),
+                    ("by", or_null(text())),
+                ])),
+            ),
+        ],
+    )
+}
+
+fn content() -> Value {
+    list(any_object("A part: text, or an image by its blob."))
 }
 
 fn debugging() -> Named {
@@ -290,85 +426,131 @@ fn debugging() -> Named {
         ("bytes", whole()),
     ];
     vec![
-        ("History", object(&[
-            ("items", list(any_object("A model-visible item with `seq` and `role`."))),
-            ("report", any_object("How often normalising changed what.")),
-        ])),
-        ("Requests", object(&[
-            ("requests", list(object(&head))),
-            ("damage", or_null(is("Damage"))),
-        ])),
-        ("RequestDetail", object(&[
-            ("step", whole()),
-            ("turn", whole()),
-            ("seq", whole()),
-            ("request", object(&[
-                ("provider", text()),
-                ("model", text()),
-                ("system", text()),
-                ("tools", list(any_object("A tool as the model is told of it."))),
-                ("items", list(any_object("An item of the history."))),
-                ("temperature?", number()),
-            ])),
-            ("body", or_null(any_object("What the provider is sent."))),
-            ("fingerprint", object(&[
-                ("recorded", text()),
-                ("rebuilt", text()),
-                ("match", boolean()),
-            ])),
-            ("items", whole()),
-            ("bytes", whole()),
-        ])),
-        ("LogPage", object(&[
-            ("lines", list(any_object("A line of the log, as it is stored."))),
-            ("next", or_null(whole())),
-            ("damage", list(is("Damage"))),
-        ])),
+        (
+            "History",
+            object(&[
+                (
+                    "items",
+                    list(any_object("A model-visible item with `seq` and `role`.")),
+                ),
+                ("report", any_object("How often normalising changed what.")),
+            ]),
+        ),
+        (
+            "Requests",
+            object(&[
+                ("requests", list(object(&head))),
+                ("damage", or_null(is("Damage"))),
+            ]),
+        ),
+        (
+            "RequestDetail",
+            object(&[
+                ("step", whole()),
+                ("turn", whole()),
+                ("seq", whole()),
+                (
+                    "request",
+                    object(&[
+                        ("provider", text()),
+                        ("model", text()),
+                        ("system", text()),
+                        (
+                            "tools",
+                            list(any_object("A tool as the model is told of it.")),
+                        ),
+                        ("items", list(any_object("An item of the history."))),
+                        ("temperature?", number()),
+                    ]),
+                ),
+                ("body", or_null(any_object("What the provider is sent."))),
+                (
+                    "fingerprint",
+                    object(&[
+                        ("recorded", text()),
+                        ("rebuilt", text()),
+                        ("match", boolean()),
+                    ]),
+                ),
+                ("items", whole()),
+                ("bytes", whole()),
+            ]),
+        ),
+        (
+            "LogPage",
+            object(&[
+                (
+                    "lines",
+                    list(any_object("A line of the log, as it is stored.")),
+                ),
+                ("next", or_null(whole())),
+                ("damage", list(is("Damage"))),
+            ]),
+        ),
     ]
 }
 
 fn rest() -> Named {
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    let bounds =
-        || object(&[("approvalPolicy", is("ApprovalPolicy")), ("sandboxMode", is("SandboxMode"))]);
+    let bounds = || {
+        object(&[
+            ("approvalPolicy", is("ApprovalPolicy")),
+            ("sandboxMode", is("SandboxMode")),
+        ])
+    };
     vec![
-        ("Problem", object(&[
-            ("type", text()),
-            ("title", text()),
-            ("status", whole()),
-            ("detail", text()),
-            ("code", one_of(&codes)),
-            ("field?", text()),
-            ("hint?", text()),
-        ])),
-        ("RunResult", object(&[
-            ("runId", text()),
-            ("answer", text()),
-            ("reason", is("Reason")),
-            ("usage", is("Usage")),
-        ])),
+        (
+            "Problem",
+            object(&[
+                ("type", text()),
+                ("title", text()),
+                ("status", whole()),
+                ("detail", text()),
+                ("code", one_of(&codes)),
+                ("field?", text()),
+                ("hint?", text()),
+            ]),
+        ),
+        (
+            "RunResult",
+            object(&[
+                ("runId", text()),
+                ("answer", text()),
+                ("reason", is("Reason")),
+                ("usage", is("Usage")),
+            ]),
+        ),
         ("Cancelled", object(&[("runId", text())])),
-        ("Approvals", object(&[("approvals", list(object(&[
-            ("approvalId", text()),
-            ("runId", text()),
-            ("sessionId", text()),
-            ("toolCallId", text()),
-            ("name", text()),
-            ("arguments", text()),
-            ("reason", text()),
-            ("askedAt", whole()),
-        ])))])),
+        (
+            "Approvals",
+            object(&[(
+                "approvals",
+                list(object(&[
+                    ("approvalId", text()),
+                    ("runId", text()),
+                    ("sessionId", text()),
+                    ("toolCallId", text()),
+                    ("name", text()),
+                    ("arguments", text()),
+                    ("reason", text()),
+                    ("askedAt", whole()),
+                ])),
+            )]),
+        ),
         ("Decided", object(&[("decision", is("Decision"))])),
-        ("Config", object(&[
-            ("version", text()),
-            ("cwd", text()),
-            ("store", text()),
-            ("provider", text()),
-            ("model", text()),
-            ("demonstration", boolean()),
-            ("defaults", bounds()),
-            ("ceiling", bounds()),
-        ])),
+        (
+            "Config",
+            object(&[
+                ("version", text()),
+                ("cwd", text()),
+                ("store", text()),
+                ("provider", text()),
+                ("model", text()),
+                ("demonstration", boolean()),
+                ("defaults", bounds()),
+                ("ceiling", bounds()),
+            ]),
+        ),
         ("Health", object(&[("status", text()), ("version", text())])),
         ("OpenApi", any_object("An OpenAPI 3.1 document.")),
     ]

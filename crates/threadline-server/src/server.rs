@@ -73,7 +73,10 @@ fn shared(config: ServerConfig, listen: IpAddr) -> Shared {
         agents: config.agents,
         token: config.token,
         ceiling: config.ceiling,
-        hosts: Hosts { allowed: config.allowed_hosts, listen },
+        hosts: Hosts {
+            allowed: config.allowed_hosts,
+            listen,
+        },
         version: config.version,
         demonstration: config.demonstration,
         metrics: Metrics::default(),
@@ -95,7 +98,10 @@ fn build(shared: &Shared) -> Router {
         .layer(middleware::from_fn_with_state(shared.clone(), auth::guard))
         .layer(CatchPanicLayer::custom(broken))
         .layer(middleware::from_fn(auth::harden))
-        .layer(middleware::from_fn_with_state(shared.clone(), metrics::count))
+        .layer(middleware::from_fn_with_state(
+            shared.clone(),
+            metrics::count,
+        ))
         .with_state(shared.clone())
 }
 
@@ -104,8 +110,15 @@ fn broken(panic: Box<dyn Any + Send + 'static>) -> Response {
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
-    tracing::error!(panic = text.as_deref().unwrap_or("unknown"), "a handler panicked");
-    Problem::new(Code::Internal, "the server made a mistake; its log says more").into_response()
+    tracing::error!(
+        panic = text.as_deref().unwrap_or("unknown"),
+        "a handler panicked"
+    );
+    Problem::new(
+        Code::Internal,
+        "the server made a mistake; its log says more",
+    )
+    .into_response()
 }
 
 /// Serves until `shutdown` completes, then stops in order: nothing new is accepted, runs are
@@ -149,5 +162,7 @@ pub async fn serve(
         () = &mut ending => {}
     }
     // Whoever does not read its answer for so long does not read it at all.
-    tokio::time::timeout(SHUTDOWN_GRACE, serving).await.unwrap_or(Ok(()))
+    tokio::time::timeout(SHUTDOWN_GRACE, serving)
+        .await
+        .unwrap_or(Ok(()))
 }

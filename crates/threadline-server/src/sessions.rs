@@ -31,7 +31,11 @@ pub(crate) struct SessionPage {
 
 /// `GET /api/agent/sessions`
 pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer<SessionPage> {
-    let archived = [("false", Archived::No), ("true", Archived::Only), ("all", Archived::All)];
+    let archived = [
+        ("false", Archived::No),
+        ("true", Archived::Only),
+        ("all", Archived::All),
+    ];
     let filter = ListFilter {
         query: params.get("query").map(str::to_owned),
         archived: params.choice("archived", Archived::No, &archived)?,
@@ -39,8 +43,15 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
-    let page = shared.agents.store().list(&filter, params.get("cursor"), limit).await?;
-    Ok(Json(SessionPage { sessions: page.sessions, next_cursor: page.next }))
+    let page = shared
+        .agents
+        .store()
+        .list(&filter, params.get("cursor"), limit)
+        .await?;
+    Ok(Json(SessionPage {
+        sessions: page.sessions,
+        next_cursor: page.next,
+    }))
 }
 
 #[derive(Debug, Serialize)]
@@ -59,8 +70,17 @@ pub(crate) async fn show(
     let store = shared.agents.store();
     let inspected = store.inspect(&id).await?;
     let summary = store.summary(&id).await?;
-    let turns = inspected.view.turns().iter().map(|turn| turn.head.clone()).collect();
-    Ok(Json(SessionDetail { header: inspected.header, summary, turns }))
+    let turns = inspected
+        .view
+        .turns()
+        .iter()
+        .map(|turn| turn.head.clone())
+        .collect();
+    Ok(Json(SessionDetail {
+        header: inspected.header,
+        summary,
+        turns,
+    }))
 }
 
 /// `PATCH /api/agent/sessions/{id}`
@@ -71,7 +91,9 @@ pub(crate) async fn update(
 ) -> Answer<SessionSummary> {
     let id = input::session_id(id)?;
     let (patch, revision) = input::summary_patch(&body)?;
-    Ok(Json(shared.agents.store().update(&id, patch, revision).await?))
+    Ok(Json(
+        shared.agents.store().update(&id, patch, revision).await?,
+    ))
 }
 
 /// `DELETE /api/agent/sessions/{id}`
@@ -81,8 +103,10 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let id = input::session_id(id)?;
     if shared.agents.running(&id).is_some() {
-        return Err(Problem::new(Code::SessionBusy, format!("session {id} has a run"))
-            .hint("wait for the run to end, or cancel it"));
+        return Err(
+            Problem::new(Code::SessionBusy, format!("session {id} has a run"))
+                .hint("wait for the run to end, or cancel it"),
+        );
     }
     shared.agents.store().delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -110,7 +134,9 @@ impl Turns {
         } else {
             json!(transcript.status())
         };
-        let shown = transcript.next_seq().saturating_sub(inspected.unstored as u64);
+        let shown = transcript
+            .next_seq()
+            .saturating_sub(inspected.unstored as u64);
         Self {
             turns: inspected.view.turns().to_vec(),
             last_seq: i64::try_from(shown).unwrap_or(i64::MAX) - 1,
@@ -155,10 +181,16 @@ pub(crate) async fn history(
     let id = input::session_id(id)?;
     let inspected = shared.agents.store().inspect(&id).await?;
     let transcript = inspected.view.transcript();
-    let items = transcript.surface().map(|(seq, item)| surface_item(seq, item)).collect();
+    let items = transcript
+        .surface()
+        .map(|(seq, item)| surface_item(seq, item))
+        .collect();
     let target = transcript.context().map_or_else(
         || shared.agents.config().models.default_model().clone(),
-        |context| ModelRef { provider: context.provider.clone(), name: context.model.clone() },
+        |context| ModelRef {
+            provider: context.provider.clone(),
+            name: context.model.clone(),
+        },
     );
     let (_, report) = normalise(transcript, &target);
     Ok(Json(History { items, report }))
@@ -201,7 +233,11 @@ pub(crate) struct RequestHead {
 
 impl RequestHead {
     fn new(seq: u64, start: StepStart) -> Self {
-        let StepStart { turn, step, request } = start;
+        let StepStart {
+            turn,
+            step,
+            request,
+        } = start;
         Self {
             step,
             turn,
@@ -316,7 +352,11 @@ pub(crate) async fn log(
     let from = params.number("from", 0, 0..=u64::MAX)?;
     let limit = params.number("limit", LOG_LIMIT as u64, 1..=MAX_LOG_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LOG_LIMIT);
-    let page = shared.agents.store().read(&id, ReadPos::at(from), limit).await?;
+    let page = shared
+        .agents
+        .store()
+        .read(&id, ReadPos::at(from), limit)
+        .await?;
     let (mut lines, mut damage) = (Vec::new(), Vec::new());
     for entry in page.entries {
         match entry {
@@ -329,7 +369,11 @@ pub(crate) async fn log(
             Entry::Damage(found) => damage.push(found),
         }
     }
-    Ok(Json(LogPage { lines, next: page.next.map(|next| next.seq), damage }))
+    Ok(Json(LogPage {
+        lines,
+        next: page.next.map(|next| next.seq),
+        damage,
+    }))
 }
 
 #[derive(Debug, Serialize)]
@@ -346,7 +390,12 @@ pub(crate) async fn cancel(
     let id = input::session_id(id)?;
     if let Some(run) = shared.agents.running(&id) {
         run.cancel();
-        return Ok((StatusCode::ACCEPTED, Json(Cancelled { run_id: run.run_id().clone() })));
+        return Ok((
+            StatusCode::ACCEPTED,
+            Json(Cancelled {
+                run_id: run.run_id().clone(),
+            }),
+        ));
     }
     Err(not_running(&shared, &id).await)
 }
@@ -354,11 +403,15 @@ pub(crate) async fn cancel(
 async fn not_running(shared: &Shared, id: &SessionId) -> Problem {
     match shared.agents.store().stat(id).await {
         Err(error) => error.into(),
-        Ok(stat) => match stat.writer.filter(|writer| writer.pid != std::process::id()) {
-            Some(holder) => {
-                Problem::new(Code::Locked, format!("session {id} is being written by {holder}"))
-                    .hint("cancel it there")
-            }
+        Ok(stat) => match stat
+            .writer
+            .filter(|writer| writer.pid != std::process::id())
+        {
+            Some(holder) => Problem::new(
+                Code::Locked,
+                format!("session {id} is being written by {holder}"),
+            )
+            .hint("cancel it there"),
             None => Problem::new(Code::NotRunning, format!("session {id} has no run")),
         },
     }

@@ -32,7 +32,8 @@ impl Frames {
             self.0.push_str(&format!("id: {id}\n"));
         }
         self.0.push_str("event: ");
-        self.0.extend(name.chars().filter(|c| !matches!(c, '\n' | '\r' | '\0')));
+        self.0
+            .extend(name.chars().filter(|c| !matches!(c, '\n' | '\r' | '\0')));
         self.0.push('\n');
         // JSON may hold line ends between its tokens; each line is a data line then.
         for line in data.split(['\n', '\r']) {
@@ -93,7 +94,10 @@ impl<S> KeepAlive<S> {
         let mut ping = tokio::time::interval(KEEP_ALIVE);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ping.reset();
-        Self { source: Box::pin(source), ping }
+        Self {
+            source: Box::pin(source),
+            ping,
+        }
     }
 }
 
@@ -107,9 +111,10 @@ impl<S: Stream<Item = Frames>> Stream for KeepAlive<S> {
                 Poll::Ready(Some(Ok(frames.into_bytes())))
             }
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                self.ping.poll_tick(cx).map(|_| Some(Ok(Bytes::from_static(b": alive\n\n"))))
-            }
+            Poll::Pending => self
+                .ping
+                .poll_tick(cx)
+                .map(|_| Some(Ok(Bytes::from_static(b": alive\n\n")))),
         }
     }
 }
@@ -140,12 +145,21 @@ where
     let source = source.inspect(move |_| {
         let _ = &open;
     });
-    let body = futures_util::stream::once(std::future::ready(Ok(retry)))
-        .chain(KeepAlive::new(source));
+    let body =
+        futures_util::stream::once(std::future::ready(Ok(retry))).chain(KeepAlive::new(source));
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/event-stream"),
+        ),
+        (
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("no-cache, no-transform"),
+        ),
+        (
+            HeaderName::from_static("x-accel-buffering"),
+            HeaderValue::from_static("no"),
+        ),
     ];
     (StatusCode::OK, headers, Body::from_stream(body)).into_response()
 }
@@ -154,7 +168,10 @@ where
 pub(crate) fn refuse(shared: &Shared, failure: Failure) -> Response {
     let mut frames = Frames::default();
     frames.error(failure);
-    respond(shared, futures_util::stream::once(std::future::ready(frames)))
+    respond(
+        shared,
+        futures_util::stream::once(std::future::ready(frames)),
+    )
 }
 
 #[cfg(test)]
@@ -185,6 +202,9 @@ mod tests {
     fn a_message_stays_one_message_whatever_is_in_it() {
         let mut frames = Frames::default();
         frames.push(Some(7), "vendor/x\nid: 9", "{\"a\":\n1}");
-        assert_eq!(frames.0, "id: 7\nevent: vendor/xid: 9\ndata: {\"a\":\ndata: 1}\n\n");
+        assert_eq!(
+            frames.0,
+            "id: 7\nevent: vendor/xid: 9\ndata: {\"a\":\ndata: 1}\n\n"
+        );
     }
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use threadline_agent::{Agents, policy::Bounds};
 use tokio_util::sync::CancellationToken;
 
-use crate::{auth::Hosts, error::{Code, Problem}, metrics::Metrics};
+use crate::{
+    auth::Hosts,
+    error::{Code, Problem},
+    metrics::Metrics,
+};
 
 /// Everything that handlers need. Cheap to clone.
 pub(crate) type Shared = Arc<State>;

@@ -623,7 +623,9 @@ impl Transcript {
         let newest = open.iter().map(|(place, _)| place.assistant).max()?;
         open.retain(|(place, _)| place.assistant == newest);
         let started = open.iter().find(|(_, call)| call.started.is_some());
-        started.or(open.first()).map(|(place, _)| (*place).into())
+        started
+            .or_else(|| open.first())
+            .map(|(place, _)| (*place).into())
     }
 
     /// Returns the message that the open step's chunks amount to, when its real one is missing.

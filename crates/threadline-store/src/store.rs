@@ -488,14 +488,13 @@ impl SessionStore {
         let mut found = None;
         let mut transcript = self.transcript();
         self.each_event(id, |line| {
-            if line.event.kind == types::STEP_START {
-                if let Ok(threadline_session::Payload::StepStart(start)) = line.event.payload() {
-                    if start.step == step {
-                        before = Some(Request::build(&transcript).map(|(request, _)| request));
-                        found = Some((line.event.seq, start));
-                        return false;
-                    }
-                }
+            if line.event.kind == types::STEP_START
+                && let Ok(threadline_session::Payload::StepStart(start)) = line.event.payload()
+                && start.step == step
+            {
+                before = Some(Request::build(&transcript).map(|(request, _)| request));
+                found = Some((line.event.seq, start));
+                return false;
             }
             transcript.apply(&line.event).is_ok()
         })

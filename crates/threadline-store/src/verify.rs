@@ -226,15 +226,15 @@ impl Check {
         if line.event.kind == types::TURN_END {
             self.turn_from = seq + 1;
         }
-        if self.readable {
-            if let Err(error) = self.transcript.apply(&line.event) {
-                self.readable = false;
-                if !matches!(error, ApplyError::OutOfOrder { .. }) {
-                    self.findings.push(Finding::Unreadable {
-                        seq,
-                        reason: error.to_string(),
-                    });
-                }
+        if self.readable
+            && let Err(error) = self.transcript.apply(&line.event)
+        {
+            self.readable = false;
+            if !matches!(error, ApplyError::OutOfOrder { .. }) {
+                self.findings.push(Finding::Unreadable {
+                    seq,
+                    reason: error.to_string(),
+                });
             }
         }
     }
@@ -256,13 +256,13 @@ impl Check {
                 .map(|seq| Finding::Unchained { seq: *seq });
             self.findings.extend(lost);
         }
-        if let Some(acknowledged) = acknowledged {
-            if self.last_seq.is_none_or(|last| last < acknowledged) {
-                self.findings.push(Finding::Truncated {
-                    last_seq: self.last_seq,
-                    acknowledged,
-                });
-            }
+        if let Some(acknowledged) = acknowledged
+            && self.last_seq.is_none_or(|last| last < acknowledged)
+        {
+            self.findings.push(Finding::Truncated {
+                last_seq: self.last_seq,
+                acknowledged,
+            });
         }
     }
 }

@@ -66,7 +66,8 @@ function textOf(value: unknown): string | undefined {
 
 export function toHuman(error: unknown): HumanError {
   if (error instanceof ApiError) {
-    return { message: sentence(error.message), hint: error.hint, code: error.code };
+    const hint = error.hint === undefined ? undefined : sentence(error.hint);
+    return { message: sentence(error.message), hint, code: error.code };
   }
   if (error instanceof TypeError) return toHuman(unreachable());
   const message = error instanceof Error ? error.message : String(error);

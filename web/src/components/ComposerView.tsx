@@ -77,7 +77,7 @@ export function ComposerView({ onSent }: { onSent: () => void }) {
 function Target() {
   const app = useApp();
   const { viewed, continuing } = useStore(app.router.state);
-  const { damage } = useStore(app.view.state);
+  const { damage, phase } = useStore(app.view.state);
   if (continuing !== null) {
     return (
       <div className="banner" data-testid="banner-continuing" data-session-id={continuing} role="status">
@@ -97,7 +97,7 @@ function Target() {
   return (
     <div className="banner quiet-banner">
       <span>The next task starts a new session.</span>
-      {damage === null && (
+      {damage === null && phase !== "error" && (
         <button
           type="button"
           className="link-button"

@@ -21,7 +21,7 @@ export function Conversation(props: ConversationProps) {
   const view = useStore(app.view.state);
   const stick = useStickToBottom(view.phase === "ready" ? view.id : null);
   return (
-    <main className="conversation" aria-label="Conversation">
+    <section className="conversation" aria-label="Conversation">
       <ConversationHeader view={view} {...props} />
       <div className="turns-frame">
         <div className="turns-scroll" ref={stick.scroller}>
@@ -39,7 +39,7 @@ export function Conversation(props: ConversationProps) {
       </div>
       <Announcer view={view} />
       <ComposerView onSent={stick.jump} />
-    </main>
+    </section>
   );
 }
 
@@ -48,14 +48,14 @@ function Problems({ view }: { view: SessionViewState }) {
   return (
     <>
       {view.error !== null && <ErrorBanner error={view.error} onRetry={() => app.view.reload()} />}
-      {view.followError !== null && (
+      {view.followError !== null && view.damage === null && (
         <ErrorBanner error={view.followError} onRetry={() => app.view.reload()} />
       )}
       {view.damage !== null && (
         <ErrorBanner
           error={{
             message: `This session's log is damaged: ${view.damage.reason}`,
-            hint: `It can be read but not continued. Run: threadline repair ${view.id ?? ""}`,
+            hint: `It can be read but not continued. All findings: threadline verify ${view.id ?? ""}`,
             code: "damaged",
           }}
         >
@@ -106,6 +106,7 @@ function Body({ view }: { view: SessionViewState }) {
           key={turn.turn}
           turn={turn}
           liveStatus={turn === last && running && turn.reason === null ? status : null}
+          end={turn !== last ? "earlier" : view.damage === null ? "last" : "damaged"}
         />
       ))}
     </>

@@ -186,7 +186,7 @@ function Json({ title, value }: { title: string; value: unknown }) {
   const text = useMemo(() => JSON.stringify(value, null, 2) ?? "null", [value]);
   return (
     <div className="json">
-      <h4>{title}</h4>
+      <h3>{title}</h3>
       <CappedText text={text} label={title} lines={40} chars={20_000} />
     </div>
   );

@@ -18,7 +18,8 @@ export function Inspector({ onClose, onContinue }: InspectorProps) {
   const { continuing } = useStore(app.router.state);
   const [tab, setTab] = useState<Tab>("session");
   return (
-    <aside className="inspector" aria-label="Session log and debug">
+    <section className="inspector" aria-label="Session log and debug">
+      <h2 className="visually-hidden">Session log and debug</h2>
       <Tabs tab={tab} onTab={setTab} onClose={onClose} />
       <div role="tabpanel" id={`panel-${tab}`} aria-labelledby={`tab-${tab}`} className="tab-panel">
         {view.id === null || view.log === null ? (
@@ -49,7 +50,7 @@ export function Inspector({ onClose, onContinue }: InspectorProps) {
           <DebugPanel key={view.id} id={view.id} model={view.model} />
         )}
       </div>
-    </aside>
+    </section>
   );
 }
 

@@ -36,6 +36,10 @@ export function Page() {
 
   return (
     <div className="page" data-pane={pane}>
+      {/* The brand's column is hidden on a phone; the page needs its heading there too. */}
+      <header className="visually-hidden">
+        <h1>Threadline</h1>
+      </header>
       <a className="skip-link" href="#composer-text" onClick={focusComposer}>
         Skip to the composer
       </a>
@@ -44,7 +48,8 @@ export function Page() {
           <ErrorBanner error={error} onRetry={() => app.retry()} />
         </div>
       )}
-      <div className="columns">
+      {/* On a phone only one column shows, and each is the main thing then. */}
+      <main className="columns">
         <SessionRail ref={rail} onOpened={() => setPane("chat")} />
         <Conversation
           inspecting={pane === "inspect"}
@@ -52,7 +57,7 @@ export function Page() {
         />
         <div className="scrim" aria-hidden="true" onClick={() => setPane("chat")} />
         <Inspector onClose={() => setPane("chat")} onContinue={() => setPane("chat")} />
-      </div>
+      </main>
       <nav className="tab-bar" aria-label="Parts of the page">
         {panes.map((entry) => (
           <button

@@ -27,7 +27,7 @@ export function SessionRail({ ref, onOpened }: SessionRailProps) {
     move: (by) => list.current?.move(by),
   }));
   return (
-    <aside className="rail" aria-label="Sessions">
+    <section className="rail" aria-label="Sessions">
       <Brand />
       <CurrentRunCard onOpened={onOpened} />
       <div className="rail-tools">
@@ -47,7 +47,7 @@ export function SessionRail({ ref, onOpened }: SessionRailProps) {
         <SearchBox field={field} onDown={() => list.current?.move(1)} />
       </div>
       <SessionListView ref={list} onOpened={onOpened} />
-    </aside>
+    </section>
   );
 }
 
@@ -63,7 +63,7 @@ function Brand() {
         <path d="M7 11h12a4.5 4.5 0 0 1 0 9h-6" />
         <circle cx="9" cy="20" r="2.4" />
       </svg>
-      <h1>Threadline</h1>
+      <span className="brand-name">Threadline</span>
       {config !== null && <span className="version">{config.version}</span>}
       <button
         type="button"

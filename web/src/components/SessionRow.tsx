@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { toHuman } from "../api/problem";
 import type { Summary } from "../api/types";
-import { dateTime, plural, relativeTime, sessionTitle, shortId } from "../model/format";
+import { dateTime, plural, relativeTime, sessionTitle, shortId, withoutFolder } from "../model/format";
 import { useApp } from "../state/app";
 import { Status } from "./Feedback";
 import { Icon } from "./Icon";
@@ -100,7 +100,7 @@ function RowReason({ session, problem }: { session: Summary; problem: string | n
   if (session.error !== null) {
     return (
       <span className="row-reason" title={session.error.message}>
-        {session.error.message}
+        {withoutFolder(session.error.message, session.error.file)}
       </span>
     );
   }

@@ -76,7 +76,9 @@ function stateText(state: CardState): string {
 function ToolHeader({ item, state }: { item: ToolItem; state: CardState }) {
   const now = useNow(1000, state === "running");
   const end = item.endedAt ?? (state === "running" ? now : null);
-  const took = item.startedAt !== null && end !== null ? duration(end - item.startedAt) : null;
+  // Nobody saw the end of a call whose result was made up afterwards.
+  const took =
+    item.startedAt !== null && end !== null && !item.synthetic ? duration(end - item.startedAt) : null;
   return (
     <header className="tool-header">
       <Icon name="tool" />

@@ -10,9 +10,11 @@ interface TurnViewProps {
   turn: Turn;
   /** Set on the last turn while the session is running: "running" or "waiting". */
   liveStatus: string | null;
+  /** What comes after this turn: other turns, nothing yet, or what cannot be read any more. */
+  end: "earlier" | "last" | "damaged";
 }
 
-export const TurnView = memo(function TurnView({ turn, liveStatus }: TurnViewProps) {
+export const TurnView = memo(function TurnView({ turn, liveStatus, end }: TurnViewProps) {
   const live = liveStatus !== null;
   return (
     <article className="turn" data-testid="turn" data-turn={turn.turn} aria-label={`Turn ${turn.turn}`}>
@@ -21,7 +23,7 @@ export const TurnView = memo(function TurnView({ turn, liveStatus }: TurnViewPro
         <ItemView key={item.id} item={item} runId={turn.runId} live={live} />
       ))}
       {live && isQuiet(turn) && <Thinking />}
-      <TurnEnd turn={turn} live={live} />
+      <TurnEnd turn={turn} live={live} end={end} />
     </article>
   );
 });
@@ -34,7 +36,7 @@ function isQuiet(turn: Turn): boolean {
   return last.kind !== "tool" || last.outcome !== null;
 }
 
-function TurnHeader({ turn, liveStatus }: TurnViewProps) {
+function TurnHeader({ turn, liveStatus }: Omit<TurnViewProps, "end">) {
   const status = liveStatus ?? turn.reason?.kind ?? "interrupted";
   const took = turn.endedAt === null ? null : duration(turn.endedAt - turn.startedAt);
   const used = turn.usage.inputTokens + turn.usage.outputTokens > 0;
@@ -54,10 +56,16 @@ function TurnHeader({ turn, liveStatus }: TurnViewProps) {
   );
 }
 
-function TurnEnd({ turn, live }: { turn: Turn; live: boolean }) {
+interface TurnEndProps {
+  turn: Turn;
+  live: boolean;
+  end: TurnViewProps["end"];
+}
+
+function TurnEnd({ turn, live, end }: TurnEndProps) {
   if (live) return null;
   const kind = turn.reason?.kind ?? "interrupted";
-  const text = endText(kind);
+  const text = endText(kind, turn.reason === null ? end : end === "last" ? "last" : "earlier");
   if (text === null) return null;
   const { message, code } = turn.reason ?? {};
   return (
@@ -72,13 +80,15 @@ function TurnEnd({ turn, live }: { turn: Turn; live: boolean }) {
   );
 }
 
-function endText(kind: string): string | null {
+function endText(kind: string, end: TurnViewProps["end"]): string | null {
   switch (kind) {
     case "completed":
       return null;
     case "cancelled":
       return "Stopped. Everything up to here is kept.";
     case "interrupted":
+      if (end === "damaged") return "The log is damaged here: the rest of this turn cannot be read.";
+      if (end === "earlier") return "This turn was interrupted. Everything up to here is kept.";
       return "This turn was interrupted. Everything up to here is kept; continue when you are ready.";
     case "error":
       return "The turn failed.";

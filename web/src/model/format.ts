@@ -93,3 +93,9 @@ export function oneLine(text: string, max = 200): string {
   const line = text.slice(0, max * 4).replace(/\s+/g, " ").trim();
   return line.length > max ? `${line.slice(0, max - 3)}...` : line;
 }
+
+/** A reason that begins with a long path says nothing in a narrow row: the file's name must do. */
+export function withoutFolder(message: string, file: string | undefined): string {
+  if (file === undefined || !message.startsWith(file)) return message;
+  return file.slice(file.lastIndexOf("/") + 1) + message.slice(file.length);
+}

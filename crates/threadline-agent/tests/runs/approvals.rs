@@ -14,29 +14,49 @@ fn write(call_id: &'static str, path: &str) -> (&'static str, &'static str, serd
 }
 
 fn strict(text: &str) -> RunInput {
-    RunInput { approval_policy: Some(ApprovalPolicy::Strict), ..task(text) }
+    RunInput {
+        approval_policy: Some(ApprovalPolicy::Strict),
+        ..task(text)
+    }
 }
 
 fn answered(answer: Answer, comment: Option<&str>) -> Answered {
-    Answered { answer, by: "test".into(), comment: comment.map(Into::into) }
+    Answered {
+        answer,
+        by: "test".into(),
+        comment: comment.map(Into::into),
+    }
 }
 
 #[tokio::test]
 async fn an_approved_call_runs_once_and_a_second_answer_is_refused() {
-    let world = World::new([Reply::Calls(vec![write("c1", "a.txt")]), Reply::Text("done")]);
+    let world = World::new([
+        Reply::Calls(vec![write("c1", "a.txt")]),
+        Reply::Text("done"),
+    ]);
     let agents = world.agents();
     let run = start(&agents, None, strict("x")).await;
     let mut stream = run.stream();
     let RunEvent::ApprovalRequired(info) = until(&mut stream, "approval_required").await else {
         panic!("not a question")
     };
-    assert_eq!((info.tool_call_id.as_str(), info.name.as_str()), ("c1", "write"));
+    assert_eq!(
+        (info.tool_call_id.as_str(), info.name.as_str()),
+        ("c1", "write")
+    );
     assert_eq!(agents.approvals().waiting(Some(run.run_id())).len(), 1);
     assert!(!world.dir.path().join("a.txt").exists());
     let board = agents.approvals();
-    board.answer(run.run_id(), "c1", answered(Answer::Approve, None)).unwrap();
+    board
+        .answer(run.run_id(), "c1", answered(Answer::Approve, None))
+        .unwrap();
     let twice = board.answer(run.run_id(), "c1", answered(Answer::Deny, None));
-    assert_eq!(twice, Err(AnswerError::AlreadyDecided { call_id: "c1".into() }));
+    assert_eq!(
+        twice,
+        Err(AnswerError::AlreadyDecided {
+            call_id: "c1".into()
+        })
+    );
     let resolved = until(&mut stream, "approval_resolved").await;
     assert!(
         matches!(resolved, RunEvent::ApprovalResolved { tool_call_id, decision, .. }
@@ -44,24 +64,37 @@ async fn an_approved_call_runs_once_and_a_second_answer_is_refused() {
     );
     assert_eq!(run.wait().await.reason, EndReason::Completed);
     assert!(world.dir.path().join("a.txt").exists());
-    let gone = agents.approvals().answer(run.run_id(), "c1", answered(Answer::Approve, None));
+    let gone = agents
+        .approvals()
+        .answer(run.run_id(), "c1", answered(Answer::Approve, None));
     assert!(matches!(gone, Err(AnswerError::NotFound { .. })));
 }
 
 #[tokio::test]
 async fn a_refusal_with_a_comment_reaches_the_model() {
-    let world = World::new([Reply::Calls(vec![write("c1", "a.txt")]), Reply::Text("I see")]);
+    let world = World::new([
+        Reply::Calls(vec![write("c1", "a.txt")]),
+        Reply::Text("I see"),
+    ]);
     let agents = world.agents();
     let run = start(&agents, None, strict("x")).await;
     until(&mut run.stream(), "approval_required").await;
     let answer = answered(Answer::Deny, Some("use b.txt instead"));
-    agents.approvals().answer(run.run_id(), "c1", answer).unwrap();
+    agents
+        .approvals()
+        .answer(run.run_id(), "c1", answer)
+        .unwrap();
     run.wait().await;
     assert!(!world.dir.path().join("a.txt").exists());
-    let told = world.payloads(run.session_id()).await.into_iter().find_map(|payload| match payload {
-        Payload::ToolResult(result) => Some((result.outcome, plain_text(&result.content))),
-        _ => None,
-    });
+    let told =
+        world
+            .payloads(run.session_id())
+            .await
+            .into_iter()
+            .find_map(|payload| match payload {
+                Payload::ToolResult(result) => Some((result.outcome, plain_text(&result.content))),
+                _ => None,
+            });
     let (outcome, text) = told.unwrap();
     assert_eq!(outcome, Outcome::Denied);
     assert!(text.contains("use b.txt instead"), "{text}");
@@ -79,17 +112,29 @@ async fn an_approval_for_the_session_holds_for_the_like_and_after_resuming() {
     let run = start(&agents, None, strict("x")).await;
     until(&mut run.stream(), "approval_required").await;
     let answer = answered(Answer::ApproveForSession, None);
-    agents.approvals().answer(run.run_id(), "c1", answer).unwrap();
+    agents
+        .approvals()
+        .answer(run.run_id(), "c1", answer)
+        .unwrap();
     assert_eq!(run.wait().await.reason, EndReason::Completed);
     let (_, outcome) = finish(&world.agents(), Some(run.session_id()), "y").await;
     assert_eq!(outcome.answer, "two");
     let asked = world.types(run.session_id()).await;
-    assert_eq!(asked.iter().filter(|kind| *kind == "approval/asked").count(), 1);
+    assert_eq!(
+        asked
+            .iter()
+            .filter(|kind| *kind == "approval/asked")
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn with_nobody_to_ask_the_turn_is_blocked_and_every_call_answered() {
-    let world = World::new([Reply::Calls(vec![write("c1", "a.txt"), write("c2", "b.txt")])]);
+    let world = World::new([Reply::Calls(vec![
+        write("c1", "a.txt"),
+        write("c2", "b.txt"),
+    ])]);
     let mut config = world.config();
     config.approver = Approver::Nobody;
     let run = start(&Agents::new(config), None, strict("x")).await;
@@ -113,18 +158,24 @@ async fn cancelling_while_a_person_is_asked_expires_the_question() {
     run.cancel();
     assert_eq!(run.wait().await.reason, EndReason::Cancelled);
     assert!(agents.approvals().waiting(None).is_empty());
-    let expired = world.payloads(run.session_id()).await.into_iter().any(|payload| {
-        matches!(payload, Payload::ApprovalDecided(d) if d.decision == Decision::Expired)
-    });
+    let expired = world.payloads(run.session_id()).await.into_iter().any(
+        |payload| matches!(payload, Payload::ApprovalDecided(d) if d.decision == Decision::Expired),
+    );
     assert!(expired);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_answers_in_time_counts_as_refused() {
-    let world = World::new([Reply::Calls(vec![write("c1", "a.txt")]), Reply::Text("then not")]);
+    let world = World::new([
+        Reply::Calls(vec![write("c1", "a.txt")]),
+        Reply::Text("then not"),
+    ]);
     let run = start(&world.agents(), None, strict("x")).await;
     let outcome = run.wait().await;
-    assert_eq!((outcome.reason, outcome.answer.as_str()), (EndReason::Completed, "then not"));
+    assert_eq!(
+        (outcome.reason, outcome.answer.as_str()),
+        (EndReason::Completed, "then not")
+    );
     assert!(!world.dir.path().join("a.txt").exists());
 }
 

@@ -8,18 +8,26 @@ use threadline_session::{
 use crate::support::*;
 
 async fn results(world: &World, id: &SessionId) -> Vec<ToolResult> {
-    let results = world.payloads(id).await.into_iter().filter_map(|payload| match payload {
-        Payload::ToolResult(result) => Some(result),
-        _ => None,
-    });
+    let results = world
+        .payloads(id)
+        .await
+        .into_iter()
+        .filter_map(|payload| match payload {
+            Payload::ToolResult(result) => Some(result),
+            _ => None,
+        });
     results.collect()
 }
 
 async fn partial(world: &World, id: &SessionId) -> Option<(String, bool)> {
-    world.payloads(id).await.into_iter().find_map(|payload| match payload {
-        Payload::AssistantMessage(message) => Some((message.text(), message.interrupted)),
-        _ => None,
-    })
+    world
+        .payloads(id)
+        .await
+        .into_iter()
+        .find_map(|payload| match payload {
+            Payload::AssistantMessage(message) => Some((message.text(), message.interrupted)),
+            _ => None,
+        })
 }
 
 #[tokio::test]
@@ -50,8 +58,11 @@ async fn cancelling_a_tool_answers_it_and_the_calls_behind_it() {
     tool.begun.notified().await;
     run.cancel();
     assert_eq!(run.wait().await.reason, EndReason::Cancelled);
-    let outcomes: Vec<_> =
-        results(&world, run.session_id()).await.into_iter().map(|r| r.outcome).collect();
+    let outcomes: Vec<_> = results(&world, run.session_id())
+        .await
+        .into_iter()
+        .map(|r| r.outcome)
+        .collect();
     assert_eq!(outcomes, [Outcome::Cancelled, Outcome::Cancelled]);
 }
 
@@ -60,7 +71,10 @@ async fn a_broken_stream_ends_the_turn_with_the_error_and_keeps_the_text() {
     let world = World::new([Reply::Cut("so far")]);
     let (run, outcome) = finish(&world.agents(), None, "x").await;
     assert!(matches!(outcome.reason, EndReason::Error { code, .. } if code == "cut_stream"));
-    assert_eq!(partial(&world, run.session_id()).await, Some(("so far".into(), true)));
+    assert_eq!(
+        partial(&world, run.session_id()).await,
+        Some(("so far".into(), true))
+    );
     let (_, next) = finish(&world.agents(), Some(run.session_id()), "y").await;
     assert_eq!(next.reason, EndReason::Completed);
 }
@@ -69,7 +83,10 @@ async fn a_broken_stream_ends_the_turn_with_the_error_and_keeps_the_text() {
 async fn a_turn_stops_at_its_step_limit_with_every_call_answered() {
     let call = || Reply::Calls(vec![("c", "ls", json!({}))]);
     let world = World::new([call(), call(), call()]);
-    let input = RunInput { max_steps: Some(2), ..task("x") };
+    let input = RunInput {
+        max_steps: Some(2),
+        ..task("x")
+    };
     let run = start(&world.agents(), None, input).await;
     let outcome = run.wait().await;
     assert_eq!(outcome.reason, EndReason::MaxSteps);
@@ -83,19 +100,29 @@ async fn a_turn_stops_at_its_step_limit_with_every_call_answered() {
 #[tokio::test]
 async fn calls_that_cannot_run_are_answered_with_what_was_wrong() {
     let world = World::new([
-        Reply::Calls(vec![("c1", "no_such_tool", json!({})), ("c2", "ls", json!([1]))]),
+        Reply::Calls(vec![
+            ("c1", "no_such_tool", json!({})),
+            ("c2", "ls", json!([1])),
+        ]),
         Reply::Text("ok"),
     ]);
     let (run, outcome) = finish(&world.agents(), None, "x").await;
     assert_eq!(outcome.reason, EndReason::Completed);
     let results = results(&world, run.session_id()).await;
-    assert!(results.iter().all(|result| result.outcome == Outcome::Error && result.is_error));
+    assert!(
+        results
+            .iter()
+            .all(|result| result.outcome == Outcome::Error && result.is_error)
+    );
     assert_eq!(results.len(), 2);
 }
 
 #[tokio::test]
 async fn dropping_every_handle_does_not_end_the_run() {
-    let world = World::new([Reply::Calls(vec![("c1", "slow", json!({}))]), Reply::Text("done")]);
+    let world = World::new([
+        Reply::Calls(vec![("c1", "slow", json!({}))]),
+        Reply::Text("done"),
+    ]);
     let tool = Gated::new("slow", Effect::ReadOnly);
     let mut config = world.config();
     config.toolbox = Toolbox::new();

@@ -19,7 +19,10 @@ async fn a_new_session_takes_the_id_of_its_first_run_and_keeps_it() {
     let (first, outcome) = finish(&agents, None, "hello").await;
     assert_eq!(first.session_id().as_str(), first.run_id().as_str());
     assert!(!first.resumed());
-    assert_eq!((outcome.reason, outcome.answer.as_str()), (EndReason::Completed, "one"));
+    assert_eq!(
+        (outcome.reason, outcome.answer.as_str()),
+        (EndReason::Completed, "one")
+    );
     assert_eq!(outcome.durable_seq, Some(outcome.last_seq));
 
     let (second, _) = finish(&world.agents(), Some(first.session_id()), "again").await;
@@ -29,7 +32,10 @@ async fn a_new_session_takes_the_id_of_its_first_run_and_keeps_it() {
     assert_eq!(second.start_seq(), outcome.last_seq + 1);
 
     let requests = world.script.requests();
-    assert_eq!(requests[1].items[..requests[0].items.len()], requests[0].items[..]);
+    assert_eq!(
+        requests[1].items[..requests[0].items.len()],
+        requests[0].items[..]
+    );
     assert_eq!(requests[1].items.len(), requests[0].items.len() + 2);
     assert_eq!(requests[0].system, requests[1].system);
 }
@@ -45,9 +51,20 @@ async fn a_turn_logs_its_events_in_the_order_of_their_barriers() {
     assert_eq!(
         types,
         [
-            "turn/start", "system/prompt", "user/message", "user/message", "step/start",
-            "assistant/message", "tool/start", "tool/result", "step/end", "step/start",
-            "assistant/chunk", "assistant/message", "step/end", "turn/end",
+            "turn/start",
+            "system/prompt",
+            "user/message",
+            "user/message",
+            "step/start",
+            "assistant/message",
+            "tool/start",
+            "tool/result",
+            "step/end",
+            "step/start",
+            "assistant/chunk",
+            "assistant/message",
+            "step/end",
+            "turn/end",
         ]
     );
 }
@@ -63,7 +80,11 @@ async fn every_step_can_be_rebuilt_from_the_log_with_its_fingerprint() {
     finish(&world.agents(), Some(run.session_id()), "b").await;
     let live = world.script.requests();
     for step in 1..=3_u64 {
-        let found = world.store().request_of_step(run.session_id(), step).await.unwrap();
+        let found = world
+            .store()
+            .request_of_step(run.session_id(), step)
+            .await
+            .unwrap();
         let rebuilt = found.expect("the step exists").unwrap();
         let print = rebuilt.request.fingerprint().unwrap();
         assert_eq!(print.hash, rebuilt.start.request.fingerprint, "step {step}");
@@ -80,7 +101,10 @@ async fn parallel_calls_finished_in_either_order_give_the_same_request() {
             Reply::Text("both"),
             Reply::Text("more"),
         ]);
-        let tools = [Gated::new("left", Effect::ReadOnly), Gated::new("right", Effect::ReadOnly)];
+        let tools = [
+            Gated::new("left", Effect::ReadOnly),
+            Gated::new("right", Effect::ReadOnly),
+        ];
         let mut toolbox = Toolbox::new();
         for tool in &tools {
             toolbox.register(tool.clone()).unwrap();
@@ -105,7 +129,11 @@ async fn parallel_calls_finished_in_either_order_give_the_same_request() {
             .iter()
             .map(|request| serde_json::to_string(&request.items[1..]).unwrap())
             .collect();
-        let resumed = world.store().request_of_step(run.session_id(), 2).await.unwrap();
+        let resumed = world
+            .store()
+            .request_of_step(run.session_id(), 2)
+            .await
+            .unwrap();
         let resumed = resumed.unwrap().unwrap().request;
         assert_eq!(serde_json::to_string(&resumed.items[1..]).unwrap(), live[1]);
         prints.push(live);
@@ -127,7 +155,10 @@ async fn resuming_restores_the_policy_and_a_default_never_widens_it() {
     let (again, _) = finish(&world.agents(), Some(run.session_id()), "b").await;
     assert_eq!(again.policy(), run.policy());
     assert_eq!(again.policy().model, "m-2");
-    let wider = RunInput { sandbox_mode: Some(SandboxMode::WorkspaceWrite), ..task("c") };
+    let wider = RunInput {
+        sandbox_mode: Some(SandboxMode::WorkspaceWrite),
+        ..task("c")
+    };
     let run = start(&world.agents(), Some(run.session_id()), wider).await;
     run.wait().await;
     assert_eq!(run.policy().sandbox_mode, SandboxMode::WorkspaceWrite);
@@ -139,7 +170,10 @@ async fn an_unknown_session_is_an_error_and_creates_nothing() {
     let id = SessionId::parse("0192f0c1-0000-7000-8000-000000000000").unwrap();
     let error = world.agents().start(Some(id), task("x")).await.unwrap_err();
     assert_eq!(error.code(), "session_not_found");
-    assert!(matches!(error, StartError::Open(OpenError::Read(ReadError::NotFound { .. }))));
+    assert!(matches!(
+        error,
+        StartError::Open(OpenError::Read(ReadError::NotFound { .. }))
+    ));
     assert!(world.store().ids().await.unwrap().is_empty());
     assert!(world.script.requests().is_empty());
 }
@@ -152,7 +186,10 @@ async fn without_a_store_sessions_run_and_resuming_says_why_it_cannot() {
     let agents = Agents::new(config);
     let (run, _) = finish(&agents, None, "x").await;
     let session_id = run.session_id().clone();
-    let error = agents.resume(ResumeOptions { session_id }).await.unwrap_err();
+    let error = agents
+        .resume(ResumeOptions { session_id })
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "no_store");
 }
 
@@ -168,14 +205,24 @@ async fn an_empty_task_is_refused_before_anything_is_stored() {
 async fn a_missing_folder_or_provider_fails_clearly() {
     let world = World::new([]);
     let (run, _) = finish(&world.agents(), None, "x").await;
-    let gone = RunInput { cwd: Some("/no/such/folder".into()), ..task("y") };
-    let error = world.agents().start(Some(run.session_id().clone()), gone).await.unwrap_err();
+    let gone = RunInput {
+        cwd: Some("/no/such/folder".into()),
+        ..task("y")
+    };
+    let error = world
+        .agents()
+        .start(Some(run.session_id().clone()), gone)
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "missing_folder");
     let mut config = world.config();
     let other = threadline_agent::Models::new(Arc::new(Renamed(world.script.clone())), "x");
     config.models = other;
     let agents = Agents::new(config);
-    let error = agents.start(Some(run.session_id().clone()), task("y")).await.unwrap_err();
+    let error = agents
+        .start(Some(run.session_id().clone()), task("y"))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "unknown_provider");
 }
 
@@ -214,22 +261,37 @@ async fn a_second_run_on_a_busy_session_is_refused_and_free_right_after_the_end(
 async fn a_repeat_of_an_idempotency_key_starts_nothing() {
     let world = World::new([]);
     let agents = world.agents();
-    let keyed = RunInput { idempotency_key: Some("k1".into()), ..task("x") };
+    let keyed = RunInput {
+        idempotency_key: Some("k1".into()),
+        ..task("x")
+    };
     let run = start(&agents, None, keyed.clone()).await;
     run.wait().await;
     let again = agents.start(None, keyed.clone()).await.unwrap();
-    assert!(matches!(again, Started::Repeated { session_id, .. } if session_id == *run.session_id()));
-    let keyed = RunInput { idempotency_key: Some("k2".into()), ..task("y") };
+    assert!(
+        matches!(again, Started::Repeated { session_id, .. } if session_id == *run.session_id())
+    );
+    let keyed = RunInput {
+        idempotency_key: Some("k2".into()),
+        ..task("y")
+    };
     let second = start(&agents, Some(run.session_id()), keyed.clone()).await;
     second.wait().await;
-    let again = world.agents().start(Some(run.session_id().clone()), keyed).await.unwrap();
+    let again = world
+        .agents()
+        .start(Some(run.session_id().clone()), keyed)
+        .await
+        .unwrap();
     assert!(matches!(again, Started::Repeated { seq, .. } if seq >= second.start_seq()));
     assert_eq!(world.script.requests().len(), 2);
 }
 
 #[tokio::test]
 async fn the_stream_gives_every_event_once_between_start_and_finish() {
-    let world = World::new([Reply::Calls(vec![("c1", "ls", json!({}))]), Reply::Text("done")]);
+    let world = World::new([
+        Reply::Calls(vec![("c1", "ls", json!({}))]),
+        Reply::Text("done"),
+    ]);
     let run = start(&world.agents(), None, task("x")).await;
     let mut stream = run.stream();
     let mut seqs = Vec::new();
@@ -252,7 +314,11 @@ async fn the_stream_gives_every_event_once_between_start_and_finish() {
         }
         count
     };
-    assert_eq!(late, seqs.len() + 2, "a stream opened after the end shows the same");
+    assert_eq!(
+        late,
+        seqs.len() + 2,
+        "a stream opened after the end shows the same"
+    );
 }
 
 #[tokio::test]

@@ -52,14 +52,22 @@ impl Script {
 }
 
 fn delta(text: &str) -> Result<ModelEvent, ModelError> {
-    Ok(ModelEvent::Delta(ChunkPart { index: 0, kind: ChunkKind::Text, delta: text.into() }))
+    Ok(ModelEvent::Delta(ChunkPart {
+        index: 0,
+        kind: ChunkKind::Text,
+        delta: text.into(),
+    }))
 }
 
 fn done(content: Vec<AssistantPart>, stop_reason: StopReason) -> Result<ModelEvent, ModelError> {
     Ok(ModelEvent::Done(Completion {
         content,
         stop_reason,
-        usage: Some(Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() }),
+        usage: Some(Usage {
+            input_tokens: 10,
+            output_tokens: 5,
+            ..Usage::default()
+        }),
         opaque: Vec::new(),
         model: "scripted-1".into(),
     }))
@@ -76,7 +84,12 @@ impl Provider for Script {
 
     fn stream(&self, request: Request) -> ModelStream {
         self.requests.lock().unwrap().push(request);
-        let reply = self.replies.lock().unwrap().pop_front().unwrap_or(Reply::Text("(end)"));
+        let reply = self
+            .replies
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or(Reply::Text("(end)"));
         match reply {
             Reply::Text(text) => {
                 let part = AssistantPart::Text { text: text.into() };
@@ -109,7 +122,12 @@ pub struct Gated {
 
 impl Gated {
     pub fn new(name: &'static str, effect: Effect) -> Arc<Self> {
-        Arc::new(Self { name, effect, begun: Arc::default(), go: Arc::default() })
+        Arc::new(Self {
+            name,
+            effect,
+            begun: Arc::default(),
+            go: Arc::default(),
+        })
     }
 }
 
@@ -168,30 +186,35 @@ impl World {
     pub async fn types(&self, id: &SessionId) -> Vec<String> {
         let mut types = Vec::new();
         let store = self.store();
-        store.each_event(id, |line| {
-            types.push(line.event.kind.clone());
-            true
-        })
-        .await
-        .unwrap();
+        store
+            .each_event(id, |line| {
+                types.push(line.event.kind.clone());
+                true
+            })
+            .await
+            .unwrap();
         types
     }
 
     pub async fn payloads(&self, id: &SessionId) -> Vec<Payload> {
         let mut payloads = Vec::new();
         let store = self.store();
-        store.each_event(id, |line| {
-            payloads.push(line.event.payload().unwrap());
-            true
-        })
-        .await
-        .unwrap();
+        store
+            .each_event(id, |line| {
+                payloads.push(line.event.payload().unwrap());
+                true
+            })
+            .await
+            .unwrap();
         payloads
     }
 }
 
 pub fn task(text: &str) -> RunInput {
-    RunInput { task: text.into(), ..RunInput::default() }
+    RunInput {
+        task: text.into(),
+        ..RunInput::default()
+    }
 }
 
 pub async fn start(agents: &Agents, session: Option<&SessionId>, input: RunInput) -> Run {

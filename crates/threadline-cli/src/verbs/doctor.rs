@@ -8,8 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use threadline_session::SessionId;
 use threadline_store::{
-    Damage, Durability, Finding, Holder, Inspected, SessionStatus, SessionStore, Torn,
-    VerifyReport,
+    Damage, Durability, Finding, Holder, Inspected, SessionStatus, SessionStore, Torn, VerifyReport,
 };
 
 use super::ls::status as status_word;
@@ -18,7 +17,7 @@ use crate::{
     mounts, sessions,
     settings::Settings,
     text,
-    ui::{Tone, Ui},
+    ui::{Progress, Tone, Ui},
 };
 
 #[derive(Debug, Serialize)]
@@ -88,13 +87,19 @@ pub(crate) async fn doctor(
             ids
         }
     };
-    let mut report = Report { store: look_at_store(&settings.root, store), sessions: Vec::new() };
+    let mut report = Report {
+        store: look_at_store(&settings.root, store),
+        sessions: Vec::new(),
+    };
+    let mut progress = Progress::new(ui, "Looking at", ids.len());
     for id in &ids {
+        progress.step();
         // Deleted since it was listed.
         if store.has(id).await? {
             report.sessions.push(look_at_session(store, id).await?);
         }
     }
+    progress.done();
     let healthy = report.sessions.iter().all(SessionReport::healthy);
     if json {
         ui.json(&report)?;
@@ -110,7 +115,11 @@ pub(crate) async fn doctor(
             ));
         }
     }
-    if healthy { Ok(Exit::Completed) } else { Err(Failure::quiet(Exit::Damaged)) }
+    if healthy {
+        Ok(Exit::Completed)
+    } else {
+        Err(Failure::quiet(Exit::Damaged))
+    }
 }
 
 fn look_at_store(root: &Path, store: &SessionStore) -> StoreReport {
@@ -122,7 +131,8 @@ fn look_at_store(root: &Path, store: &SessionStore) -> StoreReport {
                 warnings.push(format!("{kind} is memory: all sessions are gone after a restart"));
             }
             "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "fuse.sshfs" => warnings.push(format!(
-                "{kind} is on another machine: locks and syncs are only as good as it makes them"
+                "{kind} is on another machine, where locks and appends do not hold: sessions can be \
+                 read there, not written"
             )),
             _ => {}
         }
@@ -156,7 +166,10 @@ async fn look_at_session(store: &SessionStore, id: &SessionId) -> Outcome<Sessio
         bytes: row.bytes,
         writer: store.stat(id).await?.writer,
         torn: inspected.as_ref().and_then(|seen| seen.torn.clone()),
-        damage: inspected.as_ref().map(|seen| seen.damage.clone()).unwrap_or_default(),
+        damage: inspected
+            .as_ref()
+            .map(|seen| seen.damage.clone())
+            .unwrap_or_default(),
         unsupported: inspected.as_ref().and_then(|seen| seen.unsupported.clone()),
         unreadable,
         recovery: Vec::new(),
@@ -191,35 +204,56 @@ fn recovery(report: &SessionReport, inspected: Option<&Inspected>) -> Vec<String
 }
 
 fn checks(report: &SessionReport, verified: Option<&VerifyReport>) -> Vec<Check> {
-    let findings = verified.map(|verified| verified.findings.as_slice()).unwrap_or_default();
-    let told = |invariant, ok, says: String| Check { invariant, ok, says };
-    let truncated = findings.iter().find(|finding| matches!(finding, Finding::Truncated { .. }));
+    let findings = verified
+        .map(|verified| verified.findings.as_slice())
+        .unwrap_or_default();
+    let told = |invariant, ok, says: String| Check {
+        invariant,
+        ok,
+        says,
+    };
+    let truncated = findings
+        .iter()
+        .find(|finding| matches!(finding, Finding::Truncated { .. }));
     let acknowledged = match truncated {
         Some(finding) => told("I1", false, finding.to_string()),
-        None => told("I1", report.unreadable.is_none(), "every acknowledged event is there".into()),
+        None => told(
+            "I1",
+            report.unreadable.is_none(),
+            "every acknowledged event is there".into(),
+        ),
     };
-    let wrong = findings.iter().find(|finding| !matches!(finding, Finding::Truncated { .. }));
+    let wrong = findings
+        .iter()
+        .find(|finding| !matches!(finding, Finding::Truncated { .. }));
     let order = match (&report.unreadable, wrong) {
         (Some(reason), _) => told("I2", false, reason.clone()),
         (None, Some(finding)) => told("I2", false, finding.to_string()),
-        (None, None) => {
-            told("I2", true, format!("events 0 to {} stand in order", last(report.events)))
-        }
+        (None, None) => told(
+            "I2",
+            true,
+            format!("events 0 to {} stand in order", last(report.events)),
+        ),
     };
     let whole = match &report.torn {
         Some(torn) => told(
             "I3",
             true,
-            format!("the log ends in {} of an unfinished write ({}), which readers pass over",
-                text::count(torn.bytes, "byte", "bytes"), torn.reason),
+            format!(
+                "the log ends in {} of an unfinished write ({}), which readers pass over",
+                text::count(torn.bytes, "byte", "bytes"),
+                torn.reason
+            ),
         ),
         None => told("I3", true, "every batch is whole".into()),
     };
-    let opening = match (&report.unreadable, report.damage.first(), &report.unsupported) {
+    let opening = match (
+        &report.unreadable,
+        report.damage.first(),
+        &report.unsupported,
+    ) {
         (Some(reason), _, _) => told("I4", false, format!("it cannot be opened: {reason}")),
-        (_, Some(damage), _) => {
-            told("I4", false, format!("it opens for reading only: {damage}"))
-        }
+        (_, Some(damage), _) => told("I4", false, format!("it opens for reading only: {damage}")),
         (_, _, Some(reason)) => told("I4", false, format!("it opens for reading only: {reason}")),
         _ => told("I4", true, "it opens".into()),
     };
@@ -242,11 +276,16 @@ fn checks(report: &SessionReport, verified: Option<&VerifyReport>) -> Vec<Check>
 }
 
 fn last(events: u64) -> String {
-    events.checked_sub(1).map_or_else(|| "(none)".into(), |last| last.to_string())
+    events
+        .checked_sub(1)
+        .map_or_else(|| "(none)".into(), |last| last.to_string())
 }
 
 fn print_store(ui: Ui, store: &StoreReport) -> Outcome<()> {
-    let mut place = store.file_system.clone().unwrap_or_else(|| "unknown".into());
+    let mut place = store
+        .file_system
+        .clone()
+        .unwrap_or_else(|| "unknown".into());
     if let Some(free) = store.free_bytes {
         place.push_str(&format!(", {} free", text::bytes(free)));
     }
@@ -260,9 +299,12 @@ fn print_store(ui: Ui, store: &StoreReport) -> Outcome<()> {
     } else {
         format!("{} (not there yet; the first run makes it)", store.root)
     };
-    for (name, value) in
-        [("store", store.address.as_str()), ("root", &root), ("file system", &place), ("durability", level)]
-    {
+    for (name, value) in [
+        ("store", store.address.as_str()),
+        ("root", &root),
+        ("file system", &place),
+        ("durability", level),
+    ] {
         ui.line(&format!("{name:<12} {value}"))?;
     }
     for warning in &store.warnings {
@@ -289,8 +331,16 @@ fn print_session(ui: Ui, session: &SessionReport, full: bool) -> Outcome<()> {
             || (check.invariant == "I5" && !session.recovery.is_empty())
             || (check.invariant == "I8" && session.writer.is_some());
         if full || remarkable {
-            let word = if check.ok { ui.out(Tone::Good, "ok ") } else { ui.out(Tone::Bad, "bad") };
-            ui.line(&format!("  {:<4} {word}  {}", check.invariant, ui.foreign(&check.says)))?;
+            let word = if check.ok {
+                ui.out(Tone::Good, "ok ")
+            } else {
+                ui.out(Tone::Bad, "bad")
+            };
+            ui.line(&format!(
+                "  {:<4} {word}  {}",
+                check.invariant,
+                ui.foreign(&check.says)
+            ))?;
         }
     }
     Ok(())

@@ -32,7 +32,15 @@ pub(crate) async fn rename(ui: Ui, store: &SessionStore, id: &str, title: &str) 
         Some(title) => format!("Session {id} is now \"{}\".", text::harmless(title)),
         None => format!("Session {id} has no title now."),
     };
-    patch(store, &id, SummaryPatch { title: Some(title), ..SummaryPatch::default() }).await?;
+    patch(
+        store,
+        &id,
+        SummaryPatch {
+            title: Some(title),
+            ..SummaryPatch::default()
+        },
+    )
+    .await?;
     ui.note(&said);
     Ok(Exit::Completed)
 }
@@ -45,7 +53,10 @@ pub(crate) async fn archive(
     archived: bool,
 ) -> Outcome<Exit> {
     let id = sessions::find(store, id).await?;
-    let change = SummaryPatch { archived: Some(archived), ..SummaryPatch::default() };
+    let change = SummaryPatch {
+        archived: Some(archived),
+        ..SummaryPatch::default()
+    };
     patch(store, &id, change).await?;
     ui.note(&if archived {
         format!("Session {id} is put away. Take it out with: threadline unarchive {id}")

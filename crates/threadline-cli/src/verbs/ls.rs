@@ -17,7 +17,11 @@ pub(crate) async fn ls(ui: Ui, store: &SessionStore, args: Ls) -> Outcome<Exit> 
         (_, true) => Archived::Only,
         _ => Archived::No,
     };
-    let filter = ListFilter { query: args.query, archived, cwd: None };
+    let filter = ListFilter {
+        query: args.query,
+        archived,
+        cwd: None,
+    };
     let mut rows = sessions::all(store, &filter).await?;
     let total = rows.len();
     if args.limit > 0 {
@@ -88,7 +92,11 @@ fn table(ui: Ui, rows: &[SessionSummary], chars: usize, now: u64) -> Vec<String>
         }
     }
     let tones = std::iter::once(None).chain(rows.iter().map(|row| Some(status(row.status).0)));
-    cells.iter().zip(tones).map(|(line, tone)| render(ui, line, &widths, tone)).collect()
+    cells
+        .iter()
+        .zip(tones)
+        .map(|(line, tone)| render(ui, line, &widths, tone))
+        .collect()
 }
 
 fn render(ui: Ui, line: &[String; 6], widths: &[usize; 6], tone: Option<Tone>) -> String {

@@ -5,9 +5,7 @@ use threadline_session::{
     HistoryItem, Request, RequestError, SessionId, TurnItem,
     payload::{AssistantPart, ChunkKind, ContentPart, EndReason, plain_text},
 };
-use threadline_store::{
-    Entry, Inspected, ReadError, ReadPos, SessionStore, SessionSummary,
-};
+use threadline_store::{Entry, Inspected, ReadError, ReadPos, SessionStore, SessionSummary};
 
 use super::ls::status;
 use crate::{
@@ -92,8 +90,15 @@ fn troubles(ui: Ui, id: &SessionId, inspected: &Inspected) {
 
 fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
     let (tone, word) = status(row.status);
-    let title = row.title.as_ref().map_or(String::new(), |title| format!("  \"{title}\""));
-    ui.line(&format!("Session {}{}", ui.out(Tone::Strong, row.id.as_str()), ui.foreign(&title)))?;
+    let title = row
+        .title
+        .as_ref()
+        .map_or(String::new(), |title| format!("  \"{title}\""));
+    ui.line(&format!(
+        "Session {}{}",
+        ui.out(Tone::Strong, row.id.as_str()),
+        ui.foreign(&title)
+    ))?;
     let mut facts = vec![
         ("status", ui.out(tone, word)),
         ("directory", ui.foreign(&row.cwd)),
@@ -101,7 +106,10 @@ fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
         ("active", text::moment(row.updated_at)),
     ];
     if let Some(model) = &row.model {
-        facts.push(("model", format!("{}/{}", model.provider, ui.foreign(&model.name))));
+        facts.push((
+            "model",
+            format!("{}/{}", model.provider, ui.foreign(&model.name)),
+        ));
     }
     facts.push((
         "size",
@@ -113,9 +121,15 @@ fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
         ),
     ));
     let usage = row.usage;
-    facts.push(("tokens", format!("{} in, {} out", usage.input_tokens, usage.output_tokens)));
+    facts.push((
+        "tokens",
+        format!("{} in, {} out", usage.input_tokens, usage.output_tokens),
+    ));
     if let Some(holder) = &inspected.stat.writer {
-        facts.push(("writer", format!("{holder} since {}", text::moment(holder.since))));
+        facts.push((
+            "writer",
+            format!("{holder} since {}", text::moment(holder.since)),
+        ));
     }
     for (name, value) in facts {
         ui.line(&format!("  {name:<10} {value}"))?;
@@ -149,11 +163,17 @@ fn one_turn(ui: Ui, turn: &threadline_session::Turn, written: bool) -> Outcome<(
 
 fn one_item(ui: Ui, item: &TurnItem) -> String {
     let said = |who: &str, text: &str| {
-        format!("  {}\n{}", ui.out(Tone::Faint, who), text::indent(&ui.foreign(text), "    "))
+        format!(
+            "  {}\n{}",
+            ui.out(Tone::Faint, who),
+            text::indent(&ui.foreign(text), "    ")
+        )
     };
     match item {
         TurnItem::System { .. } => String::new(),
-        TurnItem::User { content, source, .. } => {
+        TurnItem::User {
+            content, source, ..
+        } => {
             let who = match source {
                 threadline_session::payload::UserSource::Context => return String::new(),
                 threadline_session::payload::UserSource::User => "You",
@@ -174,36 +194,56 @@ fn one_item(ui: Ui, item: &TurnItem) -> String {
                 .filter(|part| part.kind == ChunkKind::Text)
                 .map(|part| part.text.as_str())
                 .collect();
-            if text.is_empty() { String::new() } else { said(who, &text) }
-        }
-        TurnItem::Tool(tool) => {
-            let (tone, word) = tool.outcome.map_or((Tone::Warning, "open"), render::outcome);
-            let mut shown = format!(
-                "  {} {}  {}\n",
-                ui.out(Tone::Strong, &format!("> {}", text::line(&tool.name, 80))),
-                text::line(&tool.arguments, 300),
-                ui.out(tone, word)
-            );
-            if let Some(approval) = &tool.approval {
-                let decision = serde_json::to_value(approval.decision).unwrap_or_default();
-                let decision = decision.as_str().unwrap_or("not decided").replace('_', " ");
-                shown.push_str(&format!(
-                    "    approval: {decision} ({})\n",
-                    text::line(&approval.reason, 200)
-                ));
+            if text.is_empty() {
+                String::new()
+            } else {
+                said(who, &text)
             }
-            shown.push_str(&shortened(ui, &plain_text(&tool.content)));
-            shown
         }
-        TurnItem::Compaction { summary, replaces, .. } => said(
-            &format!("Summary of events {} to {}", replaces.from_seq, replaces.to_seq),
+        TurnItem::Tool(_) => one_call(ui, item),
+        TurnItem::Compaction {
+            summary, replaces, ..
+        } => said(
+            &format!(
+                "Summary of events {} to {}",
+                replaces.from_seq, replaces.to_seq
+            ),
             &plain_text(summary),
         ),
         TurnItem::Head { to_seq, .. } => format!("  The history goes on from event {to_seq}.\n"),
         TurnItem::Notice { message, .. } => {
-            format!("  {} {}\n", ui.out(Tone::Warning, "model:"), text::line(message, 500))
+            format!(
+                "  {} {}\n",
+                ui.out(Tone::Warning, "model:"),
+                text::line(message, 500)
+            )
         }
     }
+}
+
+fn one_call(ui: Ui, item: &TurnItem) -> String {
+    let TurnItem::Tool(tool) = item else {
+        return String::new();
+    };
+    let (tone, word) = tool
+        .outcome
+        .map_or((Tone::Warning, "open"), render::outcome);
+    let mut shown = format!(
+        "  {} {}  {}\n",
+        ui.out(Tone::Strong, &format!("> {}", text::line(&tool.name, 80))),
+        text::line(&tool.arguments, 300),
+        ui.out(tone, word)
+    );
+    if let Some(approval) = &tool.approval {
+        let decision = serde_json::to_value(approval.decision).unwrap_or_default();
+        let decision = decision.as_str().unwrap_or("not decided").replace('_', " ");
+        shown.push_str(&format!(
+            "    approval: {decision} ({})\n",
+            text::line(&approval.reason, 200)
+        ));
+    }
+    shown.push_str(&shortened(ui, &plain_text(&tool.content)));
+    shown
 }
 
 fn shortened(ui: Ui, text: &str) -> String {
@@ -223,7 +263,10 @@ fn history(ui: Ui, inspected: &Inspected, json: bool) -> Outcome<()> {
     let (request, report) = match Request::build(inspected.view.transcript()) {
         Ok(built) => built,
         Err(RequestError::NoTurn) => {
-            return Err(Failure::new("no_turn", "the session has no turn, so it has no history"));
+            return Err(Failure::new(
+                "no_turn",
+                "the session has no turn, so it has no history",
+            ));
         }
         Err(error) => return Err(Failure::new("internal", error.to_string())),
     };
@@ -237,9 +280,12 @@ fn history(ui: Ui, inspected: &Inspected, json: bool) -> Outcome<()> {
                 let texts: Vec<String> = content.iter().map(part_text).collect();
                 ("assistant".to_owned(), texts.join("\n"))
             }
-            HistoryItem::Tool { call_id, name, content, .. } => {
-                (format!("tool {name} ({call_id})"), parts_text(content))
-            }
+            HistoryItem::Tool {
+                call_id,
+                name,
+                content,
+                ..
+            } => (format!("tool {name} ({call_id})"), parts_text(content)),
         };
         ui.line(&ui.out(Tone::Strong, &format!("[{at}] {}", text::line(&who, 200))))?;
         ui.print(&text::indent(&ui.foreign(&text), "    "))?;
@@ -263,7 +309,11 @@ fn part_text(part: &AssistantPart) -> String {
     match part {
         AssistantPart::Text { text } => text.clone(),
         AssistantPart::Reasoning { text } => format!("(reasoning) {text}"),
-        AssistantPart::ToolCall { call_id, name, arguments } => {
+        AssistantPart::ToolCall {
+            call_id,
+            name,
+            arguments,
+        } => {
             format!("> {name} {arguments} ({call_id})")
         }
         AssistantPart::Unknown => "(unknown part)".into(),
@@ -306,7 +356,10 @@ async fn request(
         ui.line(&pretty)?;
     }
     if matches {
-        ui.note(&format!("Rebuilt from the log; the fingerprint {} is the one that was sent.", print.hash));
+        ui.note(&format!(
+            "Rebuilt from the log; the fingerprint {} is the one that was sent.",
+            print.hash
+        ));
         return Ok(Exit::Completed);
     }
     Err(Failure::new(

@@ -9,7 +9,7 @@ use crate::{
     args::Verify,
     failure::{Exit, Failure, Outcome},
     sessions, text,
-    ui::{Tone, Ui},
+    ui::{Progress, Tone, Ui},
 };
 
 /// A step whose request cannot be rebuilt as it was sent.
@@ -22,7 +22,10 @@ struct Unequal {
 impl std::fmt::Display for Unequal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { seq, step } = self;
-        write!(f, "seq {seq}: the log does not rebuild the request that step {step} sent")
+        write!(
+            f,
+            "seq {seq}: the log does not rebuild the request that step {step} sent"
+        )
     }
 }
 
@@ -36,8 +39,9 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
     let ids = match &args.id {
         Some(id) => vec![sessions::find(store, id).await?],
         None if !args.all => {
-            return Err(Failure::usage("no session is named")
-                .hint("name one: `threadline verify ID`, or check all: `threadline verify --all`"));
+            return Err(Failure::usage("no session is named").hint(
+                "name one: `threadline verify ID`, or check all: `threadline verify --all`",
+            ));
         }
         None => {
             let mut ids = store.ids().await?;
@@ -47,16 +51,23 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
     };
     let mut reports = Vec::new();
     let mut bad = 0u64;
+    let mut progress = Progress::new(ui, "Checking", ids.len());
     for id in &ids {
+        progress.step();
         let checked = check(store, id).await;
         let ok = matches!(&checked, Ok(checked) if checked.report.ok && checked.unequal.is_empty());
         bad += u64::from(!ok);
+        progress.clear();
         match (args.json, checked) {
             (true, checked) => reports.push(report_json(id, ok, checked)?),
             (false, Ok(checked)) => print(ui, &checked, ok, args.head)?,
             (false, Err(error)) => {
                 let failure = Failure::from(error);
-                ui.line(&format!("{id}: {} {}", ui.out(Tone::Bad, "unreadable,"), failure.message))?;
+                ui.line(&format!(
+                    "{id}: {} {}",
+                    ui.out(Tone::Bad, "unreadable,"),
+                    failure.message
+                ))?;
             }
         }
     }
@@ -74,7 +85,11 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
 
 async fn check(store: &SessionStore, id: &SessionId) -> Result<Checked, ReadError> {
     let report = store.verify(id).await?;
-    let unequal = if report.ok { unequal(store, id).await? } else { Vec::new() };
+    let unequal = if report.ok {
+        unequal(store, id).await?
+    } else {
+        Vec::new()
+    };
     Ok(Checked { report, unequal })
 }
 
@@ -90,7 +105,10 @@ async fn unequal(store: &SessionStore, id: &SessionId) -> Result<Vec<Unequal>, R
                     .ok()
                     .and_then(|(request, _)| request.fingerprint().ok());
                 if rebuilt.is_none_or(|print| print.hash != start.request.fingerprint) {
-                    found.push(Unequal { seq: line.event.seq, step: start.step });
+                    found.push(Unequal {
+                        seq: line.event.seq,
+                        step: start.step,
+                    });
                 }
             }
             transcript.apply(&line.event).is_ok()
@@ -99,11 +117,7 @@ async fn unequal(store: &SessionStore, id: &SessionId) -> Result<Vec<Unequal>, R
     Ok(found)
 }
 
-fn report_json(
-    id: &SessionId,
-    ok: bool,
-    checked: Result<Checked, ReadError>,
-) -> Outcome<Value> {
+fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) -> Outcome<Value> {
     let checked = match checked {
         Ok(checked) => checked,
         Err(error) => {
@@ -162,7 +176,10 @@ fn print(ui: Ui, checked: &Checked, ok: bool, head: bool) -> Outcome<()> {
         ui.out(Tone::Good, "ok,")
     } else {
         let findings = report.findings.len() + checked.unequal.len();
-        ui.out(Tone::Bad, &format!("{},", text::count(findings as u64, "finding", "findings")))
+        ui.out(
+            Tone::Bad,
+            &format!("{},", text::count(findings as u64, "finding", "findings")),
+        )
     };
     ui.line(&format!("{}: {word} {counted}", report.id))?;
     for finding in &report.findings {
@@ -190,7 +207,10 @@ fn print(ui: Ui, checked: &Checked, ok: bool, head: bool) -> Outcome<()> {
         ))?;
     }
     if head {
-        ui.line(&format!("  head {}", report.head.as_deref().unwrap_or("(no turn has ended)")))?;
+        ui.line(&format!(
+            "  head {}",
+            report.head.as_deref().unwrap_or("(no turn has ended)")
+        ))?;
     }
     Ok(())
 }

@@ -50,7 +50,9 @@ fn tool_then_done() -> [Reply; 2] {
     // Larger than the room that is left in the log's last block.
     let call = json!({"command": format!("touch made-by-tool # {}", "x".repeat(9_000))});
     [
-        Reply::default().gate("before").and_call("call_1", "shell", call),
+        Reply::default()
+            .gate("before")
+            .and_call("call_1", "shell", call),
         Reply::text("Done."),
     ]
 }
@@ -62,25 +64,40 @@ fn a_full_disk_exits_7_before_the_tool_runs_and_work_goes_on_with_space() {
     let Some(disk) = SmallDisk::mount(&world.root().join("disk")) else {
         return limited_file_size();
     };
-    world.env.insert("THREADLINE_HOME".into(), disk.0.join("store").display().to_string());
+    world.env.insert(
+        "THREADLINE_HOME".into(),
+        disk.0.join("store").display().to_string(),
+    );
     let mut running = world.start(&["run", "--json", "--approval", "never", "use the tool"]);
-    let id = running.wait_type("run_started")["sessionId"].as_str().unwrap().to_owned();
+    let id = running.wait_type("run_started")["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     strict.wait_reached("before");
     disk.fill();
     strict.model.gate("before").open();
     let (status, lines, stderr) = running.finish();
     assert_eq!(status.code(), Some(7), "{stderr}");
-    assert!(stderr.contains("the storage is full") && stderr.contains("make space"), "{stderr}");
+    assert!(
+        stderr.contains("the storage is full") && stderr.contains("make space"),
+        "{stderr}"
+    );
     let last = lines.last().unwrap();
     assert_eq!(last["type"], "error");
     assert_eq!(last["code"], "storage_full");
-    assert!(!world.work().join("made-by-tool").exists(), "the tool must not have run");
+    assert!(
+        !world.work().join("made-by-tool").exists(),
+        "the tool must not have run"
+    );
     // Still full: reading works, the log is valid, and a new turn is refused. What of the closing
     // events fits into the log's last block may be there.
     world.call(&["verify", &id]).ok();
     world.call(&["show", &id]).ok().prints(&["use the tool"]);
     let before = world.log(&id);
-    world.call(&["run", "--session", &id, "go on"]).exits(7).says(&["full"]);
+    world
+        .call(&["run", "--session", &id, "go on"])
+        .exits(7)
+        .says(&["full"]);
     assert!(world.log(&id).starts_with(&before));
     world.call(&["verify", &id]).ok();
     // With space it goes on where it stopped, without a gap.
@@ -89,7 +106,11 @@ fn a_full_disk_exits_7_before_the_tool_runs_and_work_goes_on_with_space() {
     on.ok();
     assert!(world.log(&id).starts_with(&before));
     world.call(&["verify", &id]).ok();
-    let seqs: Vec<u64> = world.events(&id).iter().map(|e| e["seq"].as_u64().unwrap()).collect();
+    let seqs: Vec<u64> = world
+        .events(&id)
+        .iter()
+        .map(|e| e["seq"].as_u64().unwrap())
+        .collect();
     assert_eq!(seqs, (0..seqs.len() as u64).collect::<Vec<_>>());
     strict.model.assert_no_violations();
 }
@@ -104,13 +125,26 @@ fn limited_file_size() {
     let strict = Strict::new([Reply::text("Short."), Reply::text("x".repeat(60_000))]);
     let world = World::new().with_model(&strict);
     let first = world.call(&["run", "--json", "hello"]);
-    let id = first.ok().lines()[0]["sessionId"].as_str().unwrap().to_owned();
+    let id = first.ok().lines()[0]["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let before = world.log(&id);
     let blocks = before.len() / 1024 + 8;
     let script = format!("ulimit -f {blocks}; exec \"$@\"");
     let program = env!("CARGO_BIN_EXE_threadline");
     let output = Command::new("bash")
-        .args(["-c", &script, "bash", program, "run", "--json", "--session", &id, "a lot"])
+        .args([
+            "-c",
+            &script,
+            "bash",
+            program,
+            "run",
+            "--json",
+            "--session",
+            &id,
+            "a lot",
+        ])
         .env_clear()
         .envs(&world.env)
         .current_dir(world.work())

@@ -1,10 +1,16 @@
 //! Going on with a session from another process.
 
-use rustix::process::Signal;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, value::RawValue};
 use threadline_strict_model::Reply;
 
-use crate::support::{Strict, World};
+use crate::support::{Strict, World, alive, pids, until};
 
 /// Returns the text of a request's messages without the closing bracket.
 fn messages(body: &[u8]) -> String {
@@ -47,8 +53,16 @@ fn the_second_turn_continues_the_first() {
     let list = requests[1].json["messages"].as_array().unwrap();
     let roles: Vec<&str> = list.iter().map(|m| m["role"].as_str().unwrap()).collect();
     assert_eq!(roles[roles.len() - 3..], ["user", "assistant", "user"]);
-    assert!(list[list.len() - 3]["content"].to_string().contains("hello"));
-    assert!(list[list.len() - 1]["content"].to_string().contains("again"));
+    assert!(
+        list[list.len() - 3]["content"]
+            .to_string()
+            .contains("hello")
+    );
+    assert!(
+        list[list.len() - 1]["content"]
+            .to_string()
+            .contains("again")
+    );
     assert_eq!(requests[0].authorization.as_deref(), Some("Bearer test"));
     strict.model.assert_no_violations();
 }
@@ -57,8 +71,20 @@ fn the_second_turn_continues_the_first() {
 fn a_session_is_found_from_anywhere_and_keeps_its_directory_and_policy() {
     let world = World::new();
     let id = world.hello();
-    let args = ["run", "--json", "--session", &id, "--approval", "never", "$ pwd"];
-    let out = world.command(&args).current_dir(world.home()).output().unwrap();
+    let args = [
+        "run",
+        "--json",
+        "--session",
+        &id,
+        "--approval",
+        "never",
+        "$ pwd",
+    ];
+    let out = world
+        .command(&args)
+        .current_dir(world.home())
+        .output()
+        .unwrap();
     let lines: Vec<Value> = String::from_utf8(out.stdout)
         .unwrap()
         .lines()
@@ -80,7 +106,15 @@ fn a_session_keeps_its_model_when_the_settings_change() {
     let kept = world.call(&["run", "--json", "--session", &id, "more"]);
     assert_eq!(kept.ok().lines()[0]["policy"]["provider"], "offline");
     assert!(strict.model.requests().is_empty());
-    let moved = world.call(&["run", "--json", "--provider", "openai-chat", "--session", &id, "more"]);
+    let moved = world.call(&[
+        "run",
+        "--json",
+        "--provider",
+        "openai-chat",
+        "--session",
+        &id,
+        "more",
+    ]);
     assert_eq!(moved.ok().lines()[0]["policy"]["provider"], "openai-chat");
     assert_eq!(strict.model.requests().len(), 1);
     strict.model.assert_no_violations();
@@ -92,7 +126,10 @@ fn sigterm_ends_the_turn_as_cancelled_with_everything_flushed() {
         let strict = Strict::new([Reply::text("Some words of").gate("a"), Reply::text("On.")]);
         let world = World::new().with_model(&strict);
         let mut running = world.start(&["run", "--json", "hello"]);
-        let id = running.wait_type("run_started")["sessionId"].as_str().unwrap().to_owned();
+        let id = running.wait_type("run_started")["sessionId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         strict.wait_reached("a");
         running.wait_type("assistant/chunk");
         running.signal(signal);
@@ -106,12 +143,19 @@ fn sigterm_ends_the_turn_as_cancelled_with_everything_flushed() {
         assert_eq!(end["type"], "turn/end");
         assert_eq!(end["data"]["reason"]["kind"], "cancelled");
         assert_eq!(last["durableSeq"], end["seq"]);
-        let partial = events.iter().find(|event| event["type"] == "assistant/message").unwrap();
+        let partial = events
+            .iter()
+            .find(|event| event["type"] == "assistant/message")
+            .unwrap();
         assert_eq!(partial["data"]["interrupted"], true);
         assert!(partial["data"].to_string().contains("Some words of"));
         world.call(&["verify", &id]).ok();
         world.call(&["run", "--session", &id, "go on"]).ok();
-        assert!(serde_json::to_string(&strict.last_messages()).unwrap().contains("Some words of"));
+        assert!(
+            serde_json::to_string(&strict.last_messages())
+                .unwrap()
+                .contains("Some words of")
+        );
         strict.model.assert_no_violations();
     }
 }
@@ -120,18 +164,24 @@ fn sigterm_ends_the_turn_as_cancelled_with_everything_flushed() {
 fn sigterm_in_a_tool_ends_its_processes_and_says_so_to_the_model() {
     let work = "echo $$ > pids; mkfifo never; cat never";
     let strict = Strict::new([
-        Reply::call("call_1", "shell", serde_json::json!({"command": work}))
-            .and_call("call_2", "shell", serde_json::json!({"command": "echo second"})),
+        Reply::call("call_1", "shell", serde_json::json!({"command": work})).and_call(
+            "call_2",
+            "shell",
+            serde_json::json!({"command": "echo second"}),
+        ),
         Reply::text("On."),
     ]);
     let world = World::new().with_model(&strict);
     let mut running = world.start(&["run", "--json", "--approval", "never", "hello"]);
-    let id = running.wait_type("run_started")["sessionId"].as_str().unwrap().to_owned();
-    let pids = crate::support::pids(&world.work().join("pids"), 1);
+    let id = running.wait_type("run_started")["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let ids = pids(&world.work().join("pids"), 1);
     running.signal(Signal::TERM);
     let (status, _, stderr) = running.finish();
     assert_eq!(status.code(), Some(130), "{stderr}");
-    crate::support::until("the tool is gone", || pids.iter().all(|pid| !crate::support::alive(*pid)));
+    until("the tool is gone", || ids.iter().all(|pid| !alive(*pid)));
     let outcomes: Vec<Value> = world
         .events(&id)
         .into_iter()
@@ -145,17 +195,45 @@ fn sigterm_in_a_tool_ends_its_processes_and_says_so_to_the_model() {
 
 #[test]
 fn a_second_interrupt_exits_at_once() {
-    // A command that will not be interrupted keeps the run from ending for a moment; the second
-    // interrupt must not wait for it.
-    let strict = Strict::new([Reply::text("Words").gate("a")]);
+    let long = Reply::text("x".repeat(400_000));
+    let strict = Strict::new([long, Reply::text("On.")]);
     let world = World::new().with_model(&strict);
-    let mut running = world.start(&["run", "--json", "hello"]);
-    let id = running.wait_type("run_started")["sessionId"].as_str().unwrap().to_owned();
-    strict.wait_reached("a");
-    running.signal(Signal::INT);
-    running.signal(Signal::INT);
-    let (status, _, _) = running.finish();
+    // Nobody reads the output, so the program waits at a full pipe after its run has ended.
+    let mut child = world
+        .command(&["run", "--json", "hello"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ended = || {
+        world.files().iter().any(|path| {
+            path.ends_with("log.jsonl")
+                && fs::read(path)
+                    .unwrap()
+                    .windows(10)
+                    .any(|bytes| bytes == b"\"turn/end\"")
+        })
+    };
+    until("the run's end is logged", ended);
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("press Ctrl-C again"), "{said}");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "the first interrupt waits for good order"
+    );
+    kill_process(pid, Signal::INT).unwrap();
+    let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
+    let listed = world.call(&["ls", "--json"]);
+    let id = listed.ok().json()["sessions"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     world.call(&["verify", &id]).ok();
     world.call(&["run", "--session", &id, "go on"]).ok();
     strict.model.assert_no_violations();

@@ -29,12 +29,20 @@ fn serve_prints_its_address_with_a_token_and_ends_in_good_order() {
     let (address, token) = url.split_once("/?token=").unwrap();
     assert!(token.len() >= 32, "{line}");
     let store = world.store().display().to_string();
-    assert_eq!(running.next_line().unwrap(), format!("Sessions are kept in {store}"));
-    let healthy = send(address, &format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"));
+    assert_eq!(
+        running.next_line().unwrap(),
+        format!("Sessions are kept in {store}")
+    );
+    let healthy = send(
+        address,
+        &format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"),
+    );
     assert!(healthy.starts_with("HTTP/1.1 200"), "{healthy}");
     let closed = send(
         address,
-        &format!("GET /api/agent/sessions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"),
+        &format!(
+            "GET /api/agent/sessions HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+        ),
     );
     assert!(closed.starts_with("HTTP/1.1 401"), "{closed}");
     // A run whose client has gone away goes on; the server's end cancels it.
@@ -53,9 +61,15 @@ fn serve_prints_its_address_with_a_token_and_ends_in_good_order() {
     let (status, _, stderr) = running.finish();
     assert_eq!(status.code(), Some(0), "{stderr}");
     let listed = world.call(&["ls", "--json"]);
-    let id = listed.ok().json()["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let id = listed.ok().json()["sessions"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let events = world.events(&id);
-    assert_eq!(events.last().unwrap()["data"]["reason"]["kind"], "cancelled");
+    assert_eq!(
+        events.last().unwrap()["data"]["reason"]["kind"],
+        "cancelled"
+    );
     world.call(&["verify", &id]).ok();
 }
 
@@ -65,6 +79,9 @@ fn an_address_in_use_says_what_to_do() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let args = ["serve", "--provider", "offline", "--listen", &address];
-    world.call(&args).exits(1).says(&[&address, "--listen 127.0.0.1:0"]);
+    world
+        .call(&args)
+        .exits(1)
+        .says(&[&address, "--listen 127.0.0.1:0"]);
     assert!(!world.store().exists());
 }

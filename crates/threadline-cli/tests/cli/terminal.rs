@@ -5,7 +5,11 @@ use threadline_strict_model::Reply;
 use crate::support::{Running, Strict, World};
 
 fn ask(world: &World, strict: &Strict, command: &str) -> Running {
-    strict.model.push(Reply::call("call_1", "shell", serde_json::json!({"command": command})));
+    strict.model.push(Reply::call(
+        "call_1",
+        "shell",
+        serde_json::json!({"command": command}),
+    ));
     strict.model.push(Reply::text("Done."));
     world.start_at_terminal(&["run", "--json", "do it"])
 }
@@ -24,7 +28,10 @@ fn yes_runs_the_tool() {
     assert_eq!(resolved["by"], "terminal");
     let (status, _, stderr) = running.finish();
     assert_eq!(status.code(), Some(0), "{stderr}");
-    assert!(stderr.contains("Approval needed:") && stderr.contains("Run it?"), "{stderr}");
+    assert!(
+        stderr.contains("Approval needed:") && stderr.contains("Run it?"),
+        "{stderr}"
+    );
     assert!(world.work().join("made").exists());
     strict.model.assert_no_violations();
 }
@@ -48,15 +55,30 @@ fn an_approval_for_the_session_holds_in_the_next_process() {
     let strict = Strict::new([]);
     let world = World::new().with_model(&strict);
     let mut running = ask(&world, &strict, "echo x >> made");
-    let id = running.wait_type("run_started")["sessionId"].as_str().unwrap().to_owned();
+    let id = running.wait_type("run_started")["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     running.wait_type("approval_required");
     running.type_line("s");
-    assert_eq!(running.wait_type("approval_resolved")["decision"], "approved_for_session");
+    assert_eq!(
+        running.wait_type("approval_resolved")["decision"],
+        "approved_for_session"
+    );
     assert_eq!(running.finish().0.code(), Some(0));
-    strict.model.push(Reply::call("c", "shell", serde_json::json!({"command": "echo x >> made"})));
+    strict.model.push(Reply::call(
+        "c",
+        "shell",
+        serde_json::json!({"command": "echo x >> made"}),
+    ));
     strict.model.push(Reply::text("Done."));
-    world.call(&["run", "--session", &id, "the same again"]).ok();
-    assert_eq!(std::fs::read_to_string(world.work().join("made")).unwrap(), "x\nx\n");
+    world
+        .call(&["run", "--session", &id, "the same again"])
+        .ok();
+    assert_eq!(
+        std::fs::read_to_string(world.work().join("made")).unwrap(),
+        "x\nx\n"
+    );
     strict.model.assert_no_violations();
 }
 
@@ -65,13 +87,19 @@ fn a_question_that_is_interrupted_expires() {
     let strict = Strict::new([]);
     let world = World::new().with_model(&strict);
     let mut running = ask(&world, &strict, "echo x > made");
-    let id = running.wait_type("run_started")["sessionId"].as_str().unwrap().to_owned();
+    let id = running.wait_type("run_started")["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     running.wait_type("approval_required");
     running.signal(rustix::process::Signal::TERM);
     let (status, lines, stderr) = running.finish();
     assert_eq!(status.code(), Some(130), "{stderr}");
     assert_eq!(lines.last().unwrap()["reason"]["kind"], "cancelled");
-    let decided = world.events(&id).into_iter().find(|event| event["type"] == "approval/decided");
+    let decided = world
+        .events(&id)
+        .into_iter()
+        .find(|event| event["type"] == "approval/decided");
     assert_eq!(decided.unwrap()["data"]["decision"], "expired");
     assert!(!world.work().join("made").exists());
     world.call(&["run", "--session", &id, "go on"]).ok();

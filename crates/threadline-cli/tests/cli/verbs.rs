@@ -30,24 +30,46 @@ fn help_documents_the_exit_codes_and_the_environment() {
 fn a_run_streams_its_answer_to_standard_output_and_says_how_to_go_on() {
     let world = World::new();
     let called = world.call(&["run", "--provider", "offline", "hello"]);
-    called.ok().prints(&["You said: \"hello\""]).says(&["Go on with: threadline run --session "]);
+    called
+        .ok()
+        .prints(&["You said: \"hello\""])
+        .says(&["Go on with: threadline run --session "]);
     assert!(!called.stdout.contains("Session"), "{called:?}");
-    assert!(!called.stdout.contains('\u{1b}') && !called.stderr.contains('\u{1b}'), "{called:?}");
+    assert!(
+        !called.stdout.contains('\u{1b}') && !called.stderr.contains('\u{1b}'),
+        "{called:?}"
+    );
 }
 
 #[test]
 fn a_run_shows_its_tool_calls_on_standard_error() {
     let world = World::new();
-    let args = ["run", "--provider", "offline", "--approval", "never", "$ echo out-of-tool"];
+    let args = [
+        "run",
+        "--provider",
+        "offline",
+        "--approval",
+        "never",
+        "$ echo out-of-tool",
+    ];
     let called = world.call(&args);
-    called.ok().prints(&["out-of-tool"]).says(&["> shell ", "< shell ok: "]);
+    called
+        .ok()
+        .prints(&["out-of-tool"])
+        .says(&["> shell ", "< shell ok: "]);
 }
 
 #[test]
 fn the_task_comes_from_standard_input_when_there_is_no_argument() {
     let world = World::new();
-    for args in [&["run", "--provider", "offline"][..], &["run", "--provider", "offline", "-"]] {
-        world.call_with(args, b"from a pipe\n").ok().prints(&["\"from a pipe\""]);
+    for args in [
+        &["run", "--provider", "offline"][..],
+        &["run", "--provider", "offline", "-"],
+    ] {
+        world
+            .call_with(args, b"from a pipe\n")
+            .ok()
+            .prints(&["\"from a pipe\""]);
     }
 }
 
@@ -94,7 +116,15 @@ fn ls_lists_newest_first_and_finds_by_words() {
     assert_eq!(listed["sessions"][1]["id"], two.as_str());
     assert_eq!(listed["sessions"][1]["firstPrompt"], "hello");
     let found = world.call(&["ls", "--query", "garden"]);
-    found.ok().prints(&["ID", "STATUS", "AGE", "TURNS", "ABOUT", "DIRECTORY", "Garden plan"]);
+    found.ok().prints(&[
+        "ID",
+        "STATUS",
+        "AGE",
+        "TURNS",
+        "ABOUT",
+        "DIRECTORY",
+        "Garden plan",
+    ]);
     assert_eq!(found.stdout.lines().count(), 2, "{found:?}");
     let limited = world.call(&["ls", "--limit", "1"]);
     limited.ok().says(&["1 session more"]);
@@ -125,7 +155,14 @@ fn archived_sessions_are_put_away_and_come_back() {
 fn show_prints_the_session_by_turns() {
     let world = World::new();
     let id = world.hello();
-    let args = ["run", "--session", &id, "--approval", "never", "$ echo tool-output"];
+    let args = [
+        "run",
+        "--session",
+        &id,
+        "--approval",
+        "never",
+        "$ echo tool-output",
+    ];
     world.call(&args).ok();
     let shown = world.call(&["show", &id]);
     shown.ok().prints(&[
@@ -154,7 +191,10 @@ fn show_history_and_request_are_what_the_model_was_sent() {
     let strict = Strict::new([Reply::text("First."), Reply::text("Second.")]);
     let world = World::new().with_model(&strict);
     let first = world.call(&["run", "--json", "hello"]);
-    let id = first.ok().lines()[0]["sessionId"].as_str().unwrap().to_owned();
+    let id = first.ok().lines()[0]["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     world.call(&["run", "--session", &id, "again"]).ok();
     let history = world.call(&["show", &id, "--history", "--json"]);
     let roles: Vec<Value> = history.ok().json()["items"]
@@ -164,14 +204,23 @@ fn show_history_and_request_are_what_the_model_was_sent() {
         .map(|item| item["role"].clone())
         .collect();
     assert_eq!(roles.last().unwrap(), "assistant");
-    world.call(&["show", &id, "--history"]).ok().prints(&["user", "hello", "First.", "again"]);
+    world
+        .call(&["show", &id, "--history"])
+        .ok()
+        .prints(&["user", "hello", "First.", "again"]);
     let request = world.call(&["show", &id, "--request", "2", "--json"]);
     let request = request.ok().json();
     assert_eq!(request["matches"], true);
-    assert_eq!(request["recorded"]["fingerprint"], request["rebuilt"]["fingerprint"]);
+    assert_eq!(
+        request["recorded"]["fingerprint"],
+        request["rebuilt"]["fingerprint"]
+    );
     assert!(request["request"].to_string().contains("First."));
     assert!(!request["request"].to_string().contains("Second."));
-    world.call(&["show", &id, "--request", "3"]).exits(2).says(&["has no step 3"]);
+    world
+        .call(&["show", &id, "--request", "3"])
+        .exits(2)
+        .says(&["has no step 3"]);
     strict.model.assert_no_violations();
 }
 
@@ -187,19 +236,39 @@ fn show_raw_prints_the_log_byte_for_byte() {
 fn sessions_are_found_by_id_beginning_and_title() {
     let world = World::new();
     let (one, two) = (world.hello(), world.hello());
-    world.call(&["rename", &one, "Garden plan"]).ok().says(&["is now \"Garden plan\""]);
-    for name in [one.as_str(), &one[..one.len() - 1], &one.to_uppercase(), "garden PLAN"] {
+    world
+        .call(&["rename", &one, "Garden plan"])
+        .ok()
+        .says(&["is now \"Garden plan\""]);
+    for name in [
+        one.as_str(),
+        &one[..one.len() - 1],
+        &one.to_uppercase(),
+        "garden PLAN",
+    ] {
         let shown = world.call(&["show", name, "--json"]);
         assert_eq!(shown.ok().json()["summary"]["id"], one.as_str(), "{name}");
     }
     // Ids begin with their time, so two of one test share their first characters.
-    let shared: String =
-        one.chars().zip(two.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+    let shared: String = one
+        .chars()
+        .zip(two.chars())
+        .take_while(|(a, b)| a == b)
+        .map(|(a, _)| a)
+        .collect();
     let ambiguous = world.call(&["show", &shared]);
-    ambiguous.exits(2).says(&["names 2 sessions", &one, &two, "more of the id"]);
+    ambiguous
+        .exits(2)
+        .says(&["names 2 sessions", &one, &two, "more of the id"]);
     world.call(&["rename", &two, "garden plan"]).ok();
-    world.call(&["show", "Garden Plan"]).exits(2).says(&["names 2 sessions"]);
-    world.call(&["rename", &two, ""]).ok().says(&["has no title now"]);
+    world
+        .call(&["show", "Garden Plan"])
+        .exits(2)
+        .says(&["names 2 sessions"]);
+    world
+        .call(&["rename", &two, ""])
+        .ok()
+        .says(&["has no title now"]);
     world.call(&["show", "Garden Plan"]).ok();
 }
 
@@ -207,8 +276,14 @@ fn sessions_are_found_by_id_beginning_and_title() {
 fn rm_deletes_only_when_told_to() {
     let world = World::new();
     let (one, two) = (world.hello(), world.hello());
-    world.call(&["rm", &one]).exits(2).says(&["nobody is here to be asked", "--yes"]);
-    world.call(&["rm", &one, "--yes"]).ok().says(&["is deleted"]);
+    world
+        .call(&["rm", &one])
+        .exits(2)
+        .says(&["nobody is here to be asked", "--yes"]);
+    world
+        .call(&["rm", &one, "--yes"])
+        .ok()
+        .says(&["is deleted"]);
     world.call(&["show", &one]).exits(3);
     world.call(&["show", &two]).ok();
     world.call(&["rm", &one, "--yes"]).exits(3);
@@ -240,7 +315,10 @@ fn doctor_tells_of_the_store_and_of_each_session() {
 fn completions_are_made_for_every_shell() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        world.call(&["completions", shell]).ok().prints(&["threadline"]);
+        world
+            .call(&["completions", shell])
+            .ok()
+            .prints(&["threadline"]);
     }
     world.call(&["completions", "tcsh"]).exits(2);
 }
@@ -284,7 +362,11 @@ fn a_repeated_key_runs_nothing_and_shows_the_first_run() {
     let args = ["run", "--idempotency-key", "k2", "--session", &id, "more"];
     world.call(&args).ok().prints(&["Twice."]);
     let between = world.log(&id);
-    world.call(&args).ok().prints(&["Twice."]).says(&["This key was used before"]);
+    world
+        .call(&args)
+        .ok()
+        .prints(&["Twice."])
+        .says(&["This key was used before"]);
     assert_eq!(strict.model.requests().len(), 2);
     assert!(between.len() > before.len() && world.log(&id) == between);
 }
@@ -305,14 +387,24 @@ fn settings_come_from_flags_then_the_environment_then_the_file() {
     assert_eq!(started["policy"]["approvalPolicy"], "strict");
     assert_eq!(started["policy"]["sandboxMode"], "read_only");
     assert!(!from_file.exists(), "THREADLINE_HOME comes before the file");
-    let flags = ["run", "--json", "--approval", "never", "--sandbox", "workspace_write", "hello"];
+    let flags = [
+        "run",
+        "--json",
+        "--approval",
+        "never",
+        "--sandbox",
+        "workspace_write",
+        "hello",
+    ];
     let started = world.call(&flags);
     assert_eq!(started.ok().lines()[0]["policy"]["approvalPolicy"], "never");
     world.env.remove("THREADLINE_HOME");
     world.call(&["run", "hello"]).ok();
     assert!(from_file.is_dir());
     let flag = world.root().join("from-flag");
-    world.call(&["run", "--store", flag.to_str().unwrap(), "hello"]).ok();
+    world
+        .call(&["run", "--store", flag.to_str().unwrap(), "hello"])
+        .ok();
     assert!(flag.is_dir());
     std::fs::remove_file(config.join("config.toml")).unwrap();
     world.call(&["run", "--provider", "offline", "hello"]).ok();
@@ -327,9 +419,19 @@ fn the_last_session_of_this_directory_is_said_aloud() {
     assert!(world.files().is_empty());
     let elsewhere = world.home().display().to_string();
     let id = world.hello();
-    world.call(&["run", "--provider", "offline", "--cwd", &elsewhere, "other place"]).ok();
+    world
+        .call(&[
+            "run",
+            "--provider",
+            "offline",
+            "--cwd",
+            &elsewhere,
+            "other place",
+        ])
+        .ok();
     let last = world.call(&["run", "--json", "--last", "more"]);
-    last.ok().says(&[&format!("Continuing session {id}: hello")]);
+    last.ok()
+        .says(&[&format!("Continuing session {id}: hello")]);
     assert_eq!(last.lines()[0]["sessionId"], id.as_str());
     assert_eq!(last.lines()[0]["resumed"], true);
 }
@@ -347,7 +449,10 @@ fn a_reader_that_leaves_does_not_end_the_run() {
     let (status, _, stderr) = running.finish();
     assert_eq!(status.code(), Some(0), "{stderr}");
     let events = world.events(started["sessionId"].as_str().unwrap());
-    assert_eq!(events.last().unwrap()["data"]["reason"]["kind"], "completed");
+    assert_eq!(
+        events.last().unwrap()["data"]["reason"]["kind"],
+        "completed"
+    );
 }
 
 #[test]

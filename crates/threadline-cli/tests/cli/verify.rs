@@ -10,15 +10,23 @@ use crate::support::{Called, Strict, World};
 fn session() -> (World, Strict, String) {
     let strict = Strict::new([
         Reply::text("Hello to you."),
-        Reply::call("call_1", "ls", serde_json::json!({"path": "."}))
-            .and_call("call_2", "shell", serde_json::json!({"command": "echo out"})),
+        Reply::call("call_1", "ls", serde_json::json!({"path": "."})).and_call(
+            "call_2",
+            "shell",
+            serde_json::json!({"command": "echo out"}),
+        ),
         Reply::text("That was all."),
         Reply::text("cut").gate("a"),
     ]);
     let world = World::new().with_model(&strict);
     let first = world.call(&["run", "--json", "hello"]);
-    let id = first.ok().lines()[0]["sessionId"].as_str().unwrap().to_owned();
-    world.call(&["run", "--session", &id, "--approval", "never", "use tools"]).ok();
+    let id = first.ok().lines()[0]["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    world
+        .call(&["run", "--session", &id, "--approval", "never", "use tools"])
+        .ok();
     let mut running = world.start(&["run", "--session", &id, "--json", "be cut"]);
     strict.wait_reached("a");
     running.signal(rustix::process::Signal::TERM);
@@ -37,7 +45,9 @@ fn found(called: &Called, what: &str) {
 fn a_good_log_passes_and_prints_its_head() {
     let (world, _strict, id) = session();
     let good = world.call(&["verify", &id, "--head"]);
-    good.ok().prints(&[": ok,", "3 turns chained", "  head "]).says(&["nothing is wrong"]);
+    good.ok()
+        .prints(&[": ok,", "3 turns chained", "  head "])
+        .says(&["nothing is wrong"]);
     let json = world.call(&["verify", "--all", "--json"]);
     let json = json.ok().json();
     assert_eq!(json["ok"], true);
@@ -56,11 +66,26 @@ fn one_changed_byte_of_any_line_is_found() {
     for line in log.split_inclusive(|byte| *byte == b'\n') {
         // The ends, the line feed itself, the checksum, and places between.
         let len = line.len();
-        for at in [0, 1, 8, len / 4, len / 2, len * 3 / 4, len - 12, len - 5, len - 3, len - 2, len - 1] {
+        for at in [
+            0,
+            1,
+            8,
+            len / 4,
+            len / 2,
+            len * 3 / 4,
+            len - 12,
+            len - 5,
+            len - 3,
+            len - 2,
+            len - 1,
+        ] {
             let mut changed = log.clone();
             changed[start + at] ^= 1;
             fs::write(&path, &changed).unwrap();
-            found(&world.call(&["verify", &id]), &format!("byte {at} of {}", String::from_utf8_lossy(line)));
+            found(
+                &world.call(&["verify", &id]),
+                &format!("byte {at} of {}", String::from_utf8_lossy(line)),
+            );
             changes += 1;
         }
         start += len;
@@ -85,7 +110,10 @@ fn a_deleted_or_swapped_line_is_found() {
             let mut swapped = lines.clone();
             swapped.swap(at, at + 1);
             fs::write(&path, swapped.concat()).unwrap();
-            found(&world.call(&["verify", &id]), &format!("lines {at} and {} swapped", at + 1));
+            found(
+                &world.call(&["verify", &id]),
+                &format!("lines {at} and {} swapped", at + 1),
+            );
         }
     }
 }
@@ -98,7 +126,10 @@ fn a_log_cut_at_any_line_is_found() {
     let lines: Vec<&[u8]> = log.split_inclusive(|byte| *byte == b'\n').collect();
     for kept in 1..lines.len() {
         fs::write(&path, lines[..kept].concat()).unwrap();
-        found(&world.call(&["verify", &id]), &format!("cut after line {kept}"));
+        found(
+            &world.call(&["verify", &id]),
+            &format!("cut after line {kept}"),
+        );
     }
 }
 
@@ -119,7 +150,10 @@ fn a_text_changed_together_with_its_checksum_is_found_by_the_chain() {
         })
         .collect();
     fs::write(world.log_path(&id), changed.join("\n") + "\n").unwrap();
-    world.call(&["verify", &id]).exits(5).prints(&["chain value does not match"]);
+    world
+        .call(&["verify", &id])
+        .exits(5)
+        .prints(&["chain value does not match"]);
     let json = world.call(&["verify", &id, "--json"]);
     let report = json.exits(5).json();
     assert_eq!(report["ok"], false);

@@ -117,7 +117,14 @@ impl Worker {
         // A server of its own: a request that a killed run had on its way reaches no other trial.
         self.strict = Strict::new([]);
         let session = self.choose_session();
-        let works = [Work::Text, Work::Text, Work::Tools, Work::Tools, Work::Hang, Work::Ask];
+        let works = [
+            Work::Text,
+            Work::Text,
+            Work::Tools,
+            Work::Tools,
+            Work::Hang,
+            Work::Ask,
+        ];
         let work = match &session {
             Some(_) if self.rng.below(12) == 0 => Work::Rename,
             _ => self.rng.pick(&works),
@@ -127,7 +134,10 @@ impl Worker {
             return self.rename(&id, &tag);
         }
         let moment = self.choose_moment(work);
-        let before = session.as_ref().map(|id| self.world.log(id)).unwrap_or_default();
+        let before = session
+            .as_ref()
+            .map(|id| self.world.log(id))
+            .unwrap_or_default();
         self.script(work, &tag);
         let mut running = self.start(work, session.as_deref(), &tag);
         self.wait(&mut running, moment, &tag);
@@ -136,19 +146,36 @@ impl Worker {
         let counted = running.kill();
         if counted {
             self.tally.kills += 1;
-            *self.tally.moments.entry(format!("{work:?}, {}", moment.name())).or_default() += 1;
+            *self
+                .tally
+                .moments
+                .entry(format!("{work:?}, {}", moment.name()))
+                .or_default() += 1;
         }
-        let acknowledged: Vec<String> =
-            running.seen.iter().filter(|line| line.starts_with("{\"seq\":")).cloned().collect();
+        let acknowledged: Vec<String> = running
+            .seen
+            .iter()
+            .filter(|line| line.starts_with("{\"seq\":"))
+            .cloned()
+            .collect();
         let Some(id) = session.or_else(|| self.new_session()) else {
             // Killed before the prompt was stored: nobody was told anything.
             assert!(running.seen.is_empty(), "{tag} {:?}", running.seen);
             return;
         };
         let work_dir = self.world.work();
-        let marks = ["1", "2"].map(|name| work_dir.join(format!("{tag}{name}"))).to_vec();
+        let marks = ["1", "2"]
+            .map(|name| work_dir.join(format!("{tag}{name}")))
+            .to_vec();
         let requests = self.strict.model.requests().len();
-        self.check(&Killed { tag, id, before, acknowledged, requests, marks });
+        self.check(&Killed {
+            tag,
+            id,
+            before,
+            acknowledged,
+            requests,
+            marks,
+        });
     }
 
     fn choose_session(&mut self) -> Option<String> {
@@ -165,9 +192,13 @@ impl Worker {
     fn choose_moment(&mut self, work: Work) -> Moment {
         let lines = 1 + self.rng.below(14);
         let moments: &[Moment] = match work {
-            Work::Text | Work::Rename => {
-                &[Moment::Start, Moment::Line(0), Moment::Request, Moment::Stream, Moment::End]
-            }
+            Work::Text | Work::Rename => &[
+                Moment::Start,
+                Moment::Line(0),
+                Moment::Request,
+                Moment::Stream,
+                Moment::End,
+            ],
             Work::Tools => &[Moment::Start, Moment::Line(0), Moment::Tool, Moment::End],
             Work::Hang => &[Moment::Tool, Moment::Line(0)],
             Work::Ask => &[Moment::Asked, Moment::Answered, Moment::Line(0)],
@@ -199,7 +230,11 @@ impl Worker {
                 vec![Reply::steps(steps)]
             }
             Work::Tools => vec![
-                shell(shell(Reply::text("Two calls."), "c1", mark("1")), "c2", mark("2")),
+                shell(
+                    shell(Reply::text("Two calls."), "c1", mark("1")),
+                    "c2",
+                    mark("2"),
+                ),
                 Reply::text("Both are done."),
             ],
             Work::Hang => {
@@ -221,7 +256,11 @@ impl Worker {
 
     fn start(&mut self, work: Work, session: Option<&str>, tag: &str) -> Running {
         let task = format!("do {tag}");
-        let policy = if work == Work::Ask { "on_request" } else { "never" };
+        let policy = if work == Work::Ask {
+            "on_request"
+        } else {
+            "never"
+        };
         let mut more = vec!["--approval", policy];
         if let Some(id) = session {
             more.extend(["--session", id]);
@@ -283,17 +322,34 @@ impl Worker {
                 });
             }
             Moment::Tool => {
-                let mark = self.world.work().join(format!("{tag}{}", self.rng.pick(&["1", "2"])));
-                until("a mark", || mark.exists() || running.child.try_wait().unwrap().is_some());
+                let mark = self
+                    .world
+                    .work()
+                    .join(format!("{tag}{}", self.rng.pick(&["1", "2"])));
+                until("a mark", || {
+                    mark.exists() || running.child.try_wait().unwrap().is_some()
+                });
             }
         }
     }
 
     /// Finds the session that the killed run began, if it came that far.
     fn new_session(&mut self) -> Option<String> {
-        let logs = self.world.files().into_iter().filter(|path| path.ends_with("log.jsonl"));
+        let logs = self
+            .world
+            .files()
+            .into_iter()
+            .filter(|path| path.ends_with("log.jsonl"));
         let id = logs
-            .map(|path| path.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned())
+            .map(|path| {
+                path.parent()
+                    .unwrap()
+                    .file_name()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned()
+            })
             .find(|id| !self.known.contains(id))?;
         self.known.insert(id.clone());
         self.sessions.push((id.clone(), 0));
@@ -303,7 +359,10 @@ impl Worker {
     fn check(&mut self, killed: &Killed) {
         let Killed { tag, id, .. } = killed;
         let log = self.world.log(id);
-        assert!(log.starts_with(&killed.before), "{tag} the log before the run has changed");
+        assert!(
+            log.starts_with(&killed.before),
+            "{tag} the log before the run has changed"
+        );
         self.tally.acknowledged += killed.acknowledged.len() as u64;
         self.tally.lost += lost(&log, &killed.acknowledged, tag);
         self.check_order(killed, &log);
@@ -319,7 +378,10 @@ impl Worker {
             Some(offset) => usize::try_from(offset).unwrap(),
             None => log.len(),
         };
-        assert!(after.starts_with(&log[..kept]), "{tag} resuming changed the log before it");
+        assert!(
+            after.starts_with(&log[..kept]),
+            "{tag} resuming changed the log before it"
+        );
         self.tally.lost += lost(&after, &killed.acknowledged, tag);
         self.look(id, tag);
         self.tally.resumed += 1;
@@ -330,18 +392,29 @@ impl Worker {
     fn check_order(&mut self, killed: &Killed, log: &[u8]) {
         let tag = &killed.tag;
         let new = String::from_utf8_lossy(&log[killed.before.len()..]);
-        let events: Vec<Value> =
-            new.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let events: Vec<Value> = new
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
         if killed.requests > 0 {
             let prompt = |event: &&Value| {
                 event["type"] == "user/message" && event["data"].to_string().contains(tag.as_str())
             };
-            assert!(events.iter().any(|event| prompt(&event)), "{tag} sent without its prompt");
+            assert!(
+                events.iter().any(|event| prompt(&event)),
+                "{tag} sent without its prompt"
+            );
         }
-        assert!(of("step/start") >= killed.requests, "{tag} sent before its step was stored");
+        assert!(
+            of("step/start") >= killed.requests,
+            "{tag} sent before its step was stored"
+        );
         let marks = killed.marks.iter().filter(|mark| mark.exists()).count();
-        assert!(of("tool/start") >= marks, "{tag} a tool ran before its start was stored");
+        assert!(
+            of("tool/start") >= marks,
+            "{tag} a tool ran before its start was stored"
+        );
     }
 
     /// Verifies and shows, twice, and holds that nothing is written by it.
@@ -351,25 +424,37 @@ impl Worker {
             let called = self.world.call(&args);
             assert_eq!(called.code(), Some(0), "{tag} {called:#?}");
         }
-        assert!(self.world.snapshot() == before, "{tag} looking wrote something");
+        assert!(
+            self.world.snapshot() == before,
+            "{tag} looking wrote something"
+        );
     }
 
     fn check_processes(&self, tag: &str) {
         let file = self.world.work().join(format!("{tag}pids"));
         let text = fs::read_to_string(file).unwrap_or_default();
         let ids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        until("the tool's processes are gone", || ids.iter().all(|pid| !alive(*pid)));
+        until("the tool's processes are gone", || {
+            ids.iter().all(|pid| !alive(*pid))
+        });
     }
 
     fn resume(&mut self, id: &str, tag: &str) -> Called {
         let task = format!("resume {tag}");
         let before = self.strict.model.violations().len();
-        self.strict.model.push(Reply::text(format!("Resumed {tag}")).when_user(&task));
+        self.strict
+            .model
+            .push(Reply::text(format!("Resumed {tag}")).when_user(&task));
         let args = run_args(&self.strict, &["--session", id, &task]);
         let called = self.world.call(&strs(&args));
         let refused = self.strict.model.violations().len() - before;
         self.tally.refused += refused as u64;
-        assert_eq!(called.code(), Some(0), "{tag} {called:#?} {:#?}", self.strict.model.violations());
+        assert_eq!(
+            called.code(),
+            Some(0),
+            "{tag} {called:#?} {:#?}",
+            self.strict.model.violations()
+        );
         called
     }
 
@@ -386,11 +471,18 @@ impl Worker {
         std::thread::sleep(Duration::from_micros(self.rng.below(30_000)));
         if running.kill() {
             self.tally.kills += 1;
-            *self.tally.moments.entry("Rename, start".into()).or_default() += 1;
+            *self
+                .tally
+                .moments
+                .entry("Rename, start".into())
+                .or_default() += 1;
         }
         let now = title(&self.world);
         assert!(now == old || now.as_deref() == Some(&new), "{tag} {now:?}");
-        assert!(self.world.log(id) == log, "{tag} a title is no part of the log");
+        assert!(
+            self.world.log(id) == log,
+            "{tag} a title is no part of the log"
+        );
         self.look(id, tag);
     }
 }
@@ -411,4 +503,11 @@ fn lost(log: &[u8], acknowledged: &[String], tag: &str) -> u64 {
         let _ = writeln!(std::io::stderr(), "{tag} lost: {missing:#?}");
     }
     missing.len() as u64
+}
+
+#[test]
+fn a_missing_a_changed_and_a_doubled_line_count_as_lost() {
+    let told = ["a", "b", "c", "d"].map(str::to_owned);
+    assert_eq!(lost(b"header\na\nb\nc\nd\n", &told, "self-test"), 0);
+    assert_eq!(lost(b"header\na\nb \nc\nc\n", &told, "self-test"), 3);
 }

@@ -43,7 +43,10 @@ impl World {
         for name in ["home", "work"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let mut world = Self { dir, env: BTreeMap::new() };
+        let mut world = Self {
+            dir,
+            env: BTreeMap::new(),
+        };
         for name in ["PATH", "TMPDIR"] {
             if let Ok(value) = std::env::var(name) {
                 world.env.insert(name.into(), value);
@@ -95,7 +98,11 @@ impl World {
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_threadline"));
-        command.args(args).env_clear().envs(&self.env).current_dir(self.work());
+        command
+            .args(args)
+            .env_clear()
+            .envs(&self.env)
+            .current_dir(self.work());
         command
     }
 
@@ -159,7 +166,10 @@ impl World {
     /// Returns the events of a session's log, without its header.
     pub(crate) fn events(&self, id: &str) -> Vec<Value> {
         let log = String::from_utf8(self.log(id)).unwrap();
-        log.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+        log.lines()
+            .skip(1)
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Returns all files of the store.
@@ -167,7 +177,11 @@ impl World {
         fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
                 let path = entry.path();
-                if path.is_dir() { walk(&path, found) } else { found.push(path) }
+                if path.is_dir() {
+                    walk(&path, found);
+                } else {
+                    found.push(path);
+                }
             }
         }
         let mut found = Vec::new();
@@ -178,7 +192,10 @@ impl World {
 
     /// Returns the bytes of all files of the store.
     pub(crate) fn snapshot(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        self.files().into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+        self.files()
+            .into_iter()
+            .map(|path| (path.clone(), fs::read(path).unwrap()))
+            .collect()
     }
 }
 
@@ -188,8 +205,11 @@ fn terminal() -> (OwnedFd, OwnedFd) {
     grantpt(&main).unwrap();
     unlockpt(&main).unwrap();
     let name = ptsname(&main, Vec::new()).unwrap();
-    let side =
-        fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let side = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name.to_str().unwrap())
+        .unwrap();
     (main, side.into())
 }
 
@@ -257,8 +277,13 @@ impl Called {
 
     /// Both outputs and the exit code with everything that differs between calls replaced.
     pub(crate) fn redacted(&self) -> String {
-        let code = self.code().map_or_else(|| "signal".into(), |code| code.to_string());
-        let text = format!("exit {code}\n--- stdout\n{}--- stderr\n{}", self.stdout, self.stderr);
+        let code = self
+            .code()
+            .map_or_else(|| "signal".into(), |code| code.to_string());
+        let text = format!(
+            "exit {code}\n--- stdout\n{}--- stderr\n{}",
+            self.stdout, self.stderr
+        );
         redact(&text.replace(self.root.to_str().unwrap(), "<root>"))
     }
 }
@@ -268,15 +293,21 @@ pub(crate) fn redact(text: &str) -> String {
     let bytes = text.as_bytes();
     let shaped = |at: usize, shape: &str| {
         bytes.get(at..at + shape.len()).is_some_and(|found| {
-            found.iter().zip(shape.bytes()).all(|(byte, shape)| match shape {
-                b'x' => byte.is_ascii_hexdigit(),
-                b'9' => byte.is_ascii_digit(),
-                other => *byte == other,
-            })
+            found
+                .iter()
+                .zip(shape.bytes())
+                .all(|(byte, shape)| match shape {
+                    b'x' => byte.is_ascii_hexdigit(),
+                    b'9' => byte.is_ascii_digit(),
+                    other => *byte == other,
+                })
         })
     };
     let shapes = [
-        ("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", "<id................................>"),
+        (
+            "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx",
+            "<id................................>",
+        ),
         ("9999-99-99 99:99:99 UTC", "<time.................>"),
     ];
     let mut out = String::new();
@@ -339,7 +370,14 @@ impl Running {
             let _ = source.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
-        Self { child, lines, seen: Vec::new(), stderr: Some(stderr), terminal, stdin }
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+            stderr: Some(stderr),
+            terminal,
+            stdin,
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -354,7 +392,9 @@ impl Running {
                 Some(line)
             }
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("no line within {PATIENCE:?}: {:#?}", self.seen),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("no line within {PATIENCE:?}: {:#?}", self.seen)
+            }
         }
     }
 
@@ -368,7 +408,10 @@ impl Running {
             }
         }
         let stderr = self.stderr.take().map(|stderr| stderr.join().unwrap());
-        panic!("the program ended before {what}: {:#?}\n{stderr:?}", self.seen);
+        panic!(
+            "the program ended before {what}: {:#?}\n{stderr:?}",
+            self.seen
+        );
     }
 
     #[track_caller]
@@ -419,7 +462,10 @@ impl Running {
         };
         let stderr = self.stderr.take().unwrap().join().unwrap();
         let lines = std::mem::take(&mut self.seen);
-        let lines = lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         (status, lines, stderr)
     }
 }
@@ -450,7 +496,9 @@ impl Strict {
 
     fn wait<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         let timed = async { tokio::time::timeout(PATIENCE, future).await };
-        self.runtime.block_on(timed).unwrap_or_else(|_| panic!("waited in vain: {what}"))
+        self.runtime
+            .block_on(timed)
+            .unwrap_or_else(|_| panic!("waited in vain: {what}"))
     }
 
     pub(crate) fn wait_reached(&self, gate: &str) {
@@ -465,7 +513,10 @@ impl Strict {
     /// Returns the messages of the last request.
     pub(crate) fn last_messages(&self) -> Vec<Value> {
         let requests = self.model.requests();
-        requests.last().unwrap().json["messages"].as_array().unwrap().clone()
+        requests.last().unwrap().json["messages"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 }
 
@@ -474,7 +525,9 @@ pub(crate) fn alive(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
     !matches!(state, Some('Z' | 'X') | None)
 }
 
@@ -483,7 +536,10 @@ pub(crate) fn pids(path: &Path, count: usize) -> Vec<u32> {
     let read = || -> Vec<u32> {
         let text = fs::read_to_string(path).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().filter_map(|line| line.trim().parse().ok()).collect()
+        whole
+            .lines()
+            .filter_map(|line| line.trim().parse().ok())
+            .collect()
     };
     until("process ids", || read().len() >= count);
     read()

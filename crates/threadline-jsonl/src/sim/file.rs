@@ -90,8 +90,8 @@ impl VfsFile for MemFile {
         let file = state.disk.file(self.ino)?;
         let rest = file.cache.get(size(offset)?..).unwrap_or_default();
         let read = rest.len().min(buf.len());
-        for (to, from) in buf.iter_mut().zip(rest) {
-            *to = *from;
+        if let (Some(to), Some(from)) = (buf.get_mut(..read), rest.get(..read)) {
+            to.copy_from_slice(from);
         }
         state.stats.reads += 1;
         state.stats.bytes_read += read as u64;

@@ -29,7 +29,10 @@ impl World {
     }
 
     pub(crate) fn foreign_kept(&self, vfs: &MemVfs) -> bool {
-        let deleting = self.sessions.iter().any(|session| session.deleting);
+        let deleting = self
+            .sessions
+            .iter()
+            .any(|it| it.deleting || it.deleted_before);
         deleting
             || self
                 .foreign
@@ -215,10 +218,8 @@ fn delete_and_create(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
     let files = files(vfs)?;
     let session = &mut world.sessions[0];
     session.delete(&files)?;
-    let id = session.id.clone();
     // Until the new one is acknowledged, none is fine.
-    *session = Session::with_id(id);
-    session.attempt = 7;
+    session.forget();
     let mut writer = session.create(&files, 2)?;
     session.append(&mut writer, 2, true).map_err(text)
 }

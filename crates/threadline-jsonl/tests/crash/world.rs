@@ -74,6 +74,8 @@ pub(crate) struct Session {
     pub(crate) created: bool,
     pub(crate) deleting: bool,
     pub(crate) deleted: bool,
+    /// Whether an earlier session of the same id was deleted, with all that was in its folder.
+    pub(crate) deleted_before: bool,
     /// Summaries that were begun to be put, and how many of them were acknowledged.
     pub(crate) summaries: Vec<UserSummary>,
     pub(crate) summaries_kept: usize,
@@ -98,9 +100,21 @@ impl Session {
             created: false,
             deleting: false,
             deleted: false,
+            deleted_before: false,
             summaries: Vec::new(),
             summaries_kept: 0,
         }
+    }
+
+    /// Takes it that the session was never created, or is deleted.
+    pub(crate) fn forget(&mut self) {
+        let deleted_before = self.deleted_before || self.deleting;
+        let attempt = self.attempt + 100;
+        *self = Self {
+            deleted_before,
+            attempt,
+            ..Self::with_id(self.id.clone())
+        };
     }
 
     pub(crate) fn dir(&self) -> PathBuf {

@@ -44,8 +44,11 @@ async fn a_token_opens_every_route_and_its_absence_none_but_health() {
 
 #[tokio::test]
 async fn only_names_of_this_server_are_answered() {
-    let server =
-        Server::with(|_| {}, |config| config.allowed_hosts = vec!["threads.example".into()]).await;
+    let server = Server::with(
+        |_| {},
+        |config| config.allowed_hosts = vec!["threads.example".into()],
+    )
+    .await;
     let port = server.address.port();
     let bearer = format!("Bearer {TOKEN}");
     for (host, good) in [
@@ -67,9 +70,26 @@ async fn only_names_of_this_server_are_answered() {
         }
     }
     let none = [("authorization", bearer.as_str())];
-    server.raw("GET", CONFIG, &none, b"").await.reply().await.problem(403, "bad_host");
-    let two = [("host", "localhost"), ("host", "localhost"), ("authorization", bearer.as_str())];
-    assert_ne!(server.raw("GET", CONFIG, &two, b"").await.reply().await.status, 200);
+    server
+        .raw("GET", CONFIG, &none, b"")
+        .await
+        .reply()
+        .await
+        .problem(403, "bad_host");
+    let two = [
+        ("host", "localhost"),
+        ("host", "localhost"),
+        ("authorization", bearer.as_str()),
+    ];
+    assert_ne!(
+        server
+            .raw("GET", CONFIG, &two, b"")
+            .await
+            .reply()
+            .await
+            .status,
+        200
+    );
 }
 
 #[tokio::test]
@@ -87,9 +107,16 @@ async fn pages_of_other_origins_are_refused() {
         ("", false),
     ] {
         for method in ["GET", "POST"] {
-            let path = if method == "GET" { CONFIG } else { "/api/agent/sessions/x/cancel" };
-            let headers =
-                [("host", host.as_str()), ("cookie", cookie.as_str()), ("origin", origin)];
+            let path = if method == "GET" {
+                CONFIG
+            } else {
+                "/api/agent/sessions/x/cancel"
+            };
+            let headers = [
+                ("host", host.as_str()),
+                ("cookie", cookie.as_str()),
+                ("origin", origin),
+            ];
             let reply = server.raw(method, path, &headers, b"").await.reply().await;
             match (good, method) {
                 (true, "GET") => assert_eq!(reply.status, 200),
@@ -119,7 +146,10 @@ async fn a_policy_above_the_ceiling_is_refused_and_an_inherited_one_is_cut_down(
             "task": "hello", "approvalPolicy": "never", "sandboxMode": "danger_full_access",
         }))
         .await;
-    assert_eq!(wide.started()["policy"]["sandboxMode"], "danger_full_access");
+    assert_eq!(
+        wide.started()["policy"]["sandboxMode"],
+        "danger_full_access"
+    );
 
     let store = free.agents.store().clone();
     let server = Server::over(
@@ -128,7 +158,10 @@ async fn a_policy_above_the_ceiling_is_refused_and_an_inherited_one_is_cut_down(
         |config| config.ceiling = (ApprovalPolicy::OnRequest, SandboxMode::WorkspaceWrite),
     )
     .await;
-    for (field, value) in [("approvalPolicy", "never"), ("sandboxMode", "danger_full_access")] {
+    for (field, value) in [
+        ("approvalPolicy", "never"),
+        ("sandboxMode", "danger_full_access"),
+    ] {
         for path in ["/api/agent/stream", "/api/agent"] {
             let reply = server.post(path, &json!({"task": "x", field: value})).await;
             assert_eq!(reply.problem(403, "policy_ceiling").as_deref(), Some(field));
@@ -136,8 +169,13 @@ async fn a_policy_above_the_ceiling_is_refused_and_an_inherited_one_is_cut_down(
         }
     }
     let narrow = json!({"task": "x", "approvalPolicy": "strict", "sandboxMode": "read_only"});
-    assert_eq!(server.run(&narrow).await.started()["policy"]["approvalPolicy"], "strict");
-    let again = server.run(&json!({"task": "again", "sessionId": wide.session()})).await;
+    assert_eq!(
+        server.run(&narrow).await.started()["policy"]["approvalPolicy"],
+        "strict"
+    );
+    let again = server
+        .run(&json!({"task": "again", "sessionId": wide.session()}))
+        .await;
     let policy = &again.started()["policy"];
     assert_eq!(policy["approvalPolicy"], "on_request");
     assert_eq!(policy["sandboxMode"], "workspace_write");

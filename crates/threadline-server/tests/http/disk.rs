@@ -38,11 +38,16 @@ async fn a_flipped_bit_damages_one_session_and_hides_nothing_else() {
     let root = tempfile::tempdir().unwrap();
     let first = server(root.path()).await;
     let hurt = first.run(&json!({"task": "flip me"})).await;
-    first.run(&json!({"task": "and again", "sessionId": hurt.session()})).await;
+    first
+        .run(&json!({"task": "and again", "sessionId": hurt.session()}))
+        .await;
     let fine = first.run(&json!({"task": "leave me"})).await;
     let path = log_of(root.path(), &hurt.session());
     let mut bytes = std::fs::read(&path).unwrap();
-    let at = bytes.windows(9).rposition(|part| part == b"and again").unwrap();
+    let at = bytes
+        .windows(9)
+        .rposition(|part| part == b"and again")
+        .unwrap();
     bytes[at] ^= 1;
     std::fs::write(&path, bytes).unwrap();
 
@@ -54,14 +59,25 @@ async fn a_flipped_bit_damages_one_session_and_hides_nothing_else() {
     };
     assert_eq!(row(hurt.session())["status"], "damaged");
     assert_eq!(row(fine.session())["status"], "idle");
-    let turns = server.get(&format!("/api/agent/sessions/{}/turns", hurt.session())).await.json();
+    let turns = server
+        .get(&format!("/api/agent/sessions/{}/turns", hurt.session()))
+        .await
+        .json();
     assert_eq!(turns["status"], "damaged");
     assert_eq!(turns["turns"][0]["reason"]["kind"], "completed");
     assert!(turns["damage"]["seq"].as_u64().unwrap() > turns["lastSeq"].as_u64().unwrap());
-    let ran = server.run(&json!({"task": "x", "sessionId": hurt.session()})).await;
+    let ran = server
+        .run(&json!({"task": "x", "sessionId": hurt.session()}))
+        .await;
     assert_eq!(ran.end().json()["code"], "damaged");
-    assert_eq!(server.run(&json!({"task": "x", "sessionId": fine.session()})).await.end().event,
-        "run_finished");
+    assert_eq!(
+        server
+            .run(&json!({"task": "x", "sessionId": fine.session()}))
+            .await
+            .end()
+            .event,
+        "run_finished"
+    );
 }
 
 #[tokio::test]
@@ -90,20 +106,31 @@ async fn what_another_writer_appends_is_followed_and_a_restart_loses_nothing() {
     let mut stream = writing.stream(&input).await;
     call.say("now");
     stream.until("assistant/chunk").await;
-    let turns = watching.get(&format!("/api/agent/sessions/{id}/turns")).await.json();
-    assert_eq!((&turns["status"], &turns["running"]), (&json!("running"), &json!(true)));
+    let turns = watching
+        .get(&format!("/api/agent/sessions/{id}/turns"))
+        .await
+        .json();
+    assert_eq!(
+        (&turns["status"], &turns["running"]),
+        (&json!("running"), &json!(true))
+    );
     call.done("now");
     stream.until("run_finished").await;
     until_end(&mut copy).await;
     copy.assert_current(&watching, &id).await;
 
     let restarted = server(root.path()).await;
-    let third = restarted.run(&json!({"task": "three", "sessionId": id})).await;
+    let third = restarted
+        .run(&json!({"task": "three", "sessionId": id}))
+        .await;
     assert_eq!(third.started()["resumed"], true);
     until_end(&mut copy).await;
     copy.assert_current(&watching, &id).await;
     for step in 1..=3 {
         let path = format!("/api/agent/sessions/{id}/requests/{step}");
-        assert_eq!(watching.get(&path).await.json()["fingerprint"]["match"], true);
+        assert_eq!(
+            watching.get(&path).await.json()["fingerprint"]["match"],
+            true
+        );
     }
 }

@@ -42,7 +42,10 @@ async fn the_document_is_whole() {
         assert!(schemas.contains_key(name), "{name}");
     }
     for name in schemas.keys() {
-        assert!(text.contains(&format!("schemas/{name}\"")), "{name} is used nowhere");
+        assert!(
+            text.contains(&format!("schemas/{name}\"")),
+            "{name} is used nowhere"
+        );
     }
     let mut ids = BTreeSet::new();
     for item in document["paths"].as_object().unwrap().values() {
@@ -51,12 +54,22 @@ async fn the_document_is_whole() {
         }
     }
     for wanted in [
-        "/api/agent", "/api/agent/stream", "/api/agent/sessions", "/api/agent/sessions/{id}",
-        "/api/agent/sessions/{id}/events", "/api/agent/sessions/{id}/turns",
-        "/api/agent/sessions/{id}/history", "/api/agent/sessions/{id}/requests",
-        "/api/agent/sessions/{id}/requests/{step}", "/api/agent/sessions/{id}/log",
-        "/api/agent/sessions/{id}/cancel", "/api/agent/approvals",
-        "/api/agent/approvals/{runId}/{toolCallId}", "/api/agent/config", "/healthz", "/metrics",
+        "/api/agent",
+        "/api/agent/stream",
+        "/api/agent/sessions",
+        "/api/agent/sessions/{id}",
+        "/api/agent/sessions/{id}/events",
+        "/api/agent/sessions/{id}/turns",
+        "/api/agent/sessions/{id}/history",
+        "/api/agent/sessions/{id}/requests",
+        "/api/agent/sessions/{id}/requests/{step}",
+        "/api/agent/sessions/{id}/log",
+        "/api/agent/sessions/{id}/cancel",
+        "/api/agent/approvals",
+        "/api/agent/approvals/{runId}/{toolCallId}",
+        "/api/agent/config",
+        "/healthz",
+        "/metrics",
         "/api/openapi.json",
     ] {
         assert!(document["paths"][wanted].is_object(), "{wanted}");

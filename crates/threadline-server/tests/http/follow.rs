@@ -64,7 +64,10 @@ impl Copy {
             }
             "turn" => {
                 let head = patch["turn"].clone();
-                let known = self.turns.iter_mut().find(|turn| turn["turn"] == head["turn"]);
+                let known = self
+                    .turns
+                    .iter_mut()
+                    .find(|turn| turn["turn"] == head["turn"]);
                 match known {
                     Some(turn) => {
                         for (key, value) in head.as_object().unwrap() {
@@ -88,7 +91,10 @@ impl Copy {
             }
             "append" => {
                 let items = self.items(&patch["turn"]);
-                let item = items.iter_mut().find(|known| known["id"] == patch["id"]).unwrap();
+                let item = items
+                    .iter_mut()
+                    .find(|known| known["id"] == patch["id"])
+                    .unwrap();
                 let text = patch["text"].as_str().unwrap();
                 let target = if patch["kind"] == "output" {
                     &mut item["output"]
@@ -107,16 +113,26 @@ impl Copy {
     }
 
     fn items(&mut self, turn: &Value) -> &mut Vec<Value> {
-        let turn = self.turns.iter_mut().find(|known| known["turn"] == *turn).unwrap();
+        let turn = self
+            .turns
+            .iter_mut()
+            .find(|known| known["turn"] == *turn)
+            .unwrap();
         turn["items"].as_array_mut().unwrap()
     }
 
     pub(crate) async fn assert_current(&self, server: &Server, id: &str) {
-        let turns = server.get(&format!("/api/agent/sessions/{id}/turns")).await.json();
+        let turns = server
+            .get(&format!("/api/agent/sessions/{id}/turns"))
+            .await
+            .json();
         assert_eq!(json!(self.turns), turns["turns"]);
         assert_eq!(self.status, turns["status"].as_str().unwrap());
         assert_eq!(self.running, turns["running"].as_bool().unwrap());
-        assert_eq!(self.last_seq.map_or(-1, |seq| seq as i64), turns["lastSeq"].as_i64().unwrap());
+        assert_eq!(
+            self.last_seq.map_or(-1, |seq| seq as i64),
+            turns["lastSeq"].as_i64().unwrap()
+        );
     }
 
     fn cursor(&self) -> Option<String> {
@@ -125,9 +141,13 @@ impl Copy {
 }
 
 async fn conversation(server: &Server) -> String {
-    let first = server.run(&json!({"task": "$ echo one", "approvalPolicy": "never"})).await;
+    let first = server
+        .run(&json!({"task": "$ echo one", "approvalPolicy": "never"}))
+        .await;
     let id = first.session();
-    server.run(&json!({"task": "and two", "sessionId": id})).await;
+    server
+        .run(&json!({"task": "and two", "sessionId": id}))
+        .await;
     id
 }
 
@@ -135,7 +155,10 @@ async fn conversation(server: &Server) -> String {
 async fn the_backlog_comes_whole_then_caught_up_then_live() {
     let server = Server::start().await;
     let id = conversation(&server).await;
-    let log = server.get(&format!("/api/agent/sessions/{id}/log")).await.json();
+    let log = server
+        .get(&format!("/api/agent/sessions/{id}/log"))
+        .await
+        .json();
     let count = log["lines"].as_array().unwrap().len() as u64;
     let mut events = server.follow(&id, "view=1", None).await;
     assert_eq!(events.block().await.unwrap(), "retry: 1000");
@@ -198,7 +221,11 @@ async fn piecemeal(server: &Server, id: &str, copy: &mut Copy, until: u64, live:
     let mut connections = 0;
     while copy.last_seq != Some(until) {
         connections += 1;
-        let query = if connections % 3 == 0 { "after=0&view=1" } else { "view=1" };
+        let query = if connections % 3 == 0 {
+            "after=0&view=1"
+        } else {
+            "view=1"
+        };
         let cursor = copy.cursor();
         let mut events = server.follow(id, query, cursor.as_deref()).await;
         // Cut after the first message, which may be a view whose event then is cut off, and the
@@ -221,7 +248,10 @@ async fn piecemeal(server: &Server, id: &str, copy: &mut Copy, until: u64, live:
 async fn reconnecting_after_every_message_gives_every_event_once() {
     let server = Server::start().await;
     let id = conversation(&server).await;
-    let log = server.get(&format!("/api/agent/sessions/{id}/log")).await.json();
+    let log = server
+        .get(&format!("/api/agent/sessions/{id}/log"))
+        .await
+        .json();
     let last = log["lines"].as_array().unwrap().len() as u64 - 1;
     let mut copy = Copy::default();
     piecemeal(&server, &id, &mut copy, last, false).await;
@@ -236,7 +266,10 @@ async fn reconnecting_after_every_message_gives_every_event_once() {
 async fn every_position_gives_exactly_the_rest() {
     let server = Server::start().await;
     let id = conversation(&server).await;
-    let log = server.get(&format!("/api/agent/sessions/{id}/log")).await.json();
+    let log = server
+        .get(&format!("/api/agent/sessions/{id}/log"))
+        .await
+        .json();
     let count = log["lines"].as_array().unwrap().len() as u64;
     for after in 0..count {
         for query in [format!("after={after}"), format!("after={after}&view=1")] {
@@ -253,7 +286,9 @@ async fn every_position_gives_exactly_the_rest() {
         }
     }
     // Control events of a suffix know of what came before it.
-    let mut events = server.follow(&id, &format!("after={}", count - 2), None).await;
+    let mut events = server
+        .follow(&id, &format!("after={}", count - 2), None)
+        .await;
     let end = events.until("run_finished").await;
     assert!(end.json()["answer"].as_str().unwrap().contains("and two"));
 }
@@ -262,7 +297,9 @@ async fn every_position_gives_exactly_the_rest() {
 async fn a_page_that_reloads_in_the_middle_of_a_run_misses_nothing() {
     let server = Server::start().await;
     let call = server.call();
-    let mut stream = server.stream(&json!({"task": "talk", "model": "script/m"})).await;
+    let mut stream = server
+        .stream(&json!({"task": "talk", "model": "script/m"}))
+        .await;
     let started = stream.until("run_started").await.json();
     let id = started["sessionId"].as_str().unwrap().to_owned();
     drop(stream);
@@ -278,7 +315,10 @@ async fn a_page_that_reloads_in_the_middle_of_a_run_misses_nothing() {
                 break;
             }
         }
-        let turns = server.get(&format!("/api/agent/sessions/{id}/turns")).await.json();
+        let turns = server
+            .get(&format!("/api/agent/sessions/{id}/turns"))
+            .await
+            .json();
         let mut page = Copy::from_turns(&turns);
         assert!(page.running);
         assert_eq!(json!(page.turns), json!(all.turns));
@@ -309,8 +349,13 @@ async fn a_page_that_reloads_in_the_middle_of_a_run_misses_nothing() {
 async fn a_live_run_can_be_followed_in_pieces() {
     let server = Server::start().await;
     let call = server.call();
-    let mut stream = server.stream(&json!({"task": "talk", "model": "script/m"})).await;
-    let id = stream.until("run_started").await.json()["sessionId"].as_str().unwrap().to_owned();
+    let mut stream = server
+        .stream(&json!({"task": "talk", "model": "script/m"}))
+        .await;
+    let id = stream.until("run_started").await.json()["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let mut copy = Copy::default();
     let mut seq = stream.until("step/start").await.id.unwrap();
     piecemeal(&server, &id, &mut copy, seq, true).await;
@@ -337,18 +382,37 @@ async fn a_live_run_can_be_followed_in_pieces() {
 async fn bad_positions_are_refused_and_the_last_one_is_not() {
     let server = Server::start().await;
     let id = conversation(&server).await;
-    let log = server.get(&format!("/api/agent/sessions/{id}/log")).await.json();
+    let log = server
+        .get(&format!("/api/agent/sessions/{id}/log"))
+        .await
+        .json();
     let last = log["lines"].as_array().unwrap().len() - 1;
     let path = format!("/api/agent/sessions/{id}/events");
-    for bad in ["x".into(), String::new(), "-2".into(), "1.0".into(), "%2B1".into(),
-        (last + 1).to_string(), u64::MAX.to_string()]
-    {
+    for bad in [
+        "x".into(),
+        String::new(),
+        "-2".into(),
+        "1.0".into(),
+        "%2B1".into(),
+        (last + 1).to_string(),
+        u64::MAX.to_string(),
+    ] {
         let reply = server.get(&format!("{path}?after={bad}")).await;
-        assert_eq!(reply.problem(400, "bad_cursor").as_deref(), Some("after"), "{bad}");
+        assert_eq!(
+            reply.problem(400, "bad_cursor").as_deref(),
+            Some("after"),
+            "{bad}"
+        );
     }
     let reply = server.follow(&id, "after=1", Some("x")).await.reply().await;
-    assert_eq!(reply.problem(400, "bad_cursor").as_deref(), Some("Last-Event-ID"));
-    server.get(&format!("{path}?view=2")).await.problem(400, "invalid_input");
+    assert_eq!(
+        reply.problem(400, "bad_cursor").as_deref(),
+        Some("Last-Event-ID")
+    );
+    server
+        .get(&format!("{path}?view=2"))
+        .await
+        .problem(400, "invalid_input");
 
     let mut events = server.follow(&id, &format!("after={last}"), None).await;
     assert_eq!(events.next().await.unwrap().event, "caught_up");

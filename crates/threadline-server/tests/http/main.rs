@@ -1,5 +1,12 @@
 //! The server over real sockets.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
+
 mod access;
 mod disk;
 mod document;

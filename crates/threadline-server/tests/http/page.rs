@@ -9,12 +9,25 @@ async fn the_token_address_signs_the_browser_in() {
     let headers = [("host", host.as_str())];
     let reply = server.raw("GET", "/", &headers, b"").await.reply().await;
     assert_eq!(reply.status, 401);
-    assert!(reply.header("content-type").unwrap().starts_with("text/html"));
+    assert!(
+        reply
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/html")
+    );
     assert!(reply.text().contains("threadline serve"));
-    let reply = server.raw("GET", "/?token=wrong", &headers, b"").await.reply().await;
+    let reply = server
+        .raw("GET", "/?token=wrong", &headers, b"")
+        .await
+        .reply()
+        .await;
     assert_eq!(reply.status, 401);
     assert_eq!(reply.header("set-cookie"), None);
-    let reply = server.raw("GET", "/assets/x.js", &headers, b"").await.reply().await;
+    let reply = server
+        .raw("GET", "/assets/x.js", &headers, b"")
+        .await
+        .reply()
+        .await;
     assert_eq!(reply.status, 401);
 
     let path = format!("/?token={TOKEN}");
@@ -22,7 +35,10 @@ async fn the_token_address_signs_the_browser_in() {
     assert_eq!(reply.status, 303);
     assert_eq!(reply.header("location"), Some("/"));
     let cookie = reply.header("set-cookie").unwrap();
-    assert_eq!(cookie, format!("threadline_token={TOKEN}; HttpOnly; SameSite=Strict; Path=/"));
+    assert_eq!(
+        cookie,
+        format!("threadline_token={TOKEN}; HttpOnly; SameSite=Strict; Path=/")
+    );
 
     let cookie = cookie.split(';').next().unwrap();
     let headers = [("host", host.as_str()), ("cookie", cookie)];
@@ -40,11 +56,26 @@ async fn the_token_address_signs_the_browser_in() {
     }
     let page = reply.text();
     if threadline_server::page_is_built() {
-        let asset = page.split("src=\"./").nth(1).unwrap().split('"').next().unwrap();
-        let reply = server.raw("GET", &format!("/{asset}"), &headers, b"").await.reply().await;
+        let asset = page
+            .split("src=\"./")
+            .nth(1)
+            .unwrap()
+            .split('"')
+            .next()
+            .unwrap();
+        let reply = server
+            .raw("GET", &format!("/{asset}"), &headers, b"")
+            .await
+            .reply()
+            .await;
         assert_eq!(reply.status, 200);
         assert!(reply.header("cache-control").unwrap().contains("immutable"));
-        assert!(reply.header("content-type").unwrap().starts_with("text/javascript"));
+        assert!(
+            reply
+                .header("content-type")
+                .unwrap()
+                .starts_with("text/javascript")
+        );
     } else {
         assert!(page.contains("cargo xtask run"));
     }

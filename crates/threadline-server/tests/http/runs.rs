@@ -23,10 +23,15 @@ async fn script(server: &Server, more: Value) -> (Events, String, String) {
 #[tokio::test]
 async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
     let server = Server::start().await;
-    let mut events = server.stream(&json!({"task": "hello", "goal": "be kind"})).await;
+    let mut events = server
+        .stream(&json!({"task": "hello", "goal": "be kind"}))
+        .await;
     assert_eq!(events.status(), 200);
     assert_eq!(events.header("content-type"), Some("text/event-stream"));
-    assert_eq!(events.header("cache-control"), Some("no-cache, no-transform"));
+    assert_eq!(
+        events.header("cache-control"),
+        Some("no-cache, no-transform")
+    );
     assert_eq!(events.header("x-accel-buffering"), Some("no"));
     assert_eq!(events.header("content-encoding"), None);
     assert_eq!(events.block().await.unwrap(), "retry: 1000");
@@ -35,7 +40,10 @@ async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
         messages.push(message);
     }
     let started = messages[0].json();
-    assert_eq!((messages[0].event.as_str(), messages[0].id), ("run_started", None));
+    assert_eq!(
+        (messages[0].event.as_str(), messages[0].id),
+        ("run_started", None)
+    );
     assert_eq!(started["type"], "run_started");
     assert_eq!(started["sessionId"], started["runId"]);
     assert_eq!(started["resumed"], false);
@@ -44,7 +52,10 @@ async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
     assert!(started["policy"]["cwd"].is_string());
 
     let id = started["sessionId"].as_str().unwrap();
-    let log = server.get(&format!("/api/agent/sessions/{id}/log")).await.json();
+    let log = server
+        .get(&format!("/api/agent/sessions/{id}/log"))
+        .await
+        .json();
     let lines = log["lines"].as_array().unwrap();
     let logged: Vec<_> = messages.iter().filter(|m| m.id.is_some()).collect();
     assert_eq!(logged.len(), lines.len());
@@ -52,7 +63,12 @@ async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
         assert_eq!(message.id, Some(seq as u64));
         assert_eq!(message.json(), *line);
         assert_eq!(message.event, line["type"].as_str().unwrap());
-        assert!(message.data.starts_with(&format!("{{\"seq\":{seq},\"time\":")), "verbatim");
+        assert!(
+            message
+                .data
+                .starts_with(&format!("{{\"seq\":{seq},\"time\":")),
+            "verbatim"
+        );
     }
     let end = messages.last().unwrap().json();
     assert_eq!(end["type"], "run_finished");
@@ -60,7 +76,9 @@ async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
     assert_eq!(end["runId"], started["runId"]);
     assert_eq!(end["durableSeq"], lines.len() - 1);
     assert!(end["answer"].as_str().unwrap().contains("hello"));
-    let terminals = messages.iter().filter(|m| m.event == "run_finished" || m.event == "error");
+    let terminals = messages
+        .iter()
+        .filter(|m| m.event == "run_finished" || m.event == "error");
     assert_eq!(terminals.count(), 1);
 }
 
@@ -68,7 +86,9 @@ async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
 async fn a_session_goes_on_and_counts_as_resumed() {
     let server = Server::start().await;
     let first = server.run(&json!({"task": "one"})).await;
-    let second = server.run(&json!({"task": "two", "sessionId": first.session()})).await;
+    let second = server
+        .run(&json!({"task": "two", "sessionId": first.session()}))
+        .await;
     assert_eq!(second.session(), first.session());
     assert_ne!(second.run_id(), first.run_id());
     assert_eq!(second.started()["resumed"], true);
@@ -76,16 +96,30 @@ async fn a_session_goes_on_and_counts_as_resumed() {
     assert_eq!(second.log()[0].id, Some(next));
     let said = |ran: &crate::support::Ran| {
         let answer = ran.end().json()["answer"].as_str().unwrap().to_owned();
-        let count = answer.split("so far: ").nth(1).unwrap().split('.').next().unwrap();
+        let count = answer
+            .split("so far: ")
+            .nth(1)
+            .unwrap()
+            .split('.')
+            .next()
+            .unwrap();
         count.parse::<u64>().unwrap()
     };
-    assert_eq!(said(&second), said(&first) + 1, "the model is sent the whole conversation");
+    assert_eq!(
+        said(&second),
+        said(&first) + 1,
+        "the model is sent the whole conversation"
+    );
 }
 
 #[tokio::test]
 async fn an_unknown_session_is_one_error_and_creates_nothing() {
     let server = Server::start().await;
-    for id in ["0193b3a0-0000-7000-8000-000000000000", "../../etc/passwd", "nope\u{2028}"] {
+    for id in [
+        "0193b3a0-0000-7000-8000-000000000000",
+        "../../etc/passwd",
+        "nope\u{2028}",
+    ] {
         let ran = server.run(&json!({"task": "x", "sessionId": id})).await;
         assert_eq!(ran.messages.len(), 1);
         let error = ran.end().json();
@@ -96,7 +130,9 @@ async fn an_unknown_session_is_one_error_and_creates_nothing() {
     }
     let list = server.get("/api/agent/sessions").await.json();
     assert_eq!(list["sessions"], json!([]));
-    let ran = server.run(&json!({"task": "x", "sessionId": "gone", "idempotencyKey": "k"})).await;
+    let ran = server
+        .run(&json!({"task": "x", "sessionId": "gone", "idempotencyKey": "k"}))
+        .await;
     assert_eq!(ran.end().json()["code"], "session_not_found");
 }
 
@@ -110,7 +146,10 @@ async fn input_errors_come_before_the_stream() {
             (r#"{"task":7}"#, Some("task")),
             (r#"{"task":"x","extra":1}"#, Some("extra")),
             (r#"{"task":"x","temperature":"hot"}"#, Some("temperature")),
-            (r#"{"task":"x","approvalPolicy":"maybe"}"#, Some("approvalPolicy")),
+            (
+                r#"{"task":"x","approvalPolicy":"maybe"}"#,
+                Some("approvalPolicy"),
+            ),
             (r#"{"task":"x","sandboxMode":1}"#, Some("sandboxMode")),
             (r#"{"task":"x","sessionId":""}"#, Some("sessionId")),
             ("[]", None),
@@ -118,14 +157,27 @@ async fn input_errors_come_before_the_stream() {
             ("", None),
         ] {
             let reply = server.request("POST", path, body).await;
-            assert_eq!(reply.problem(400, "invalid_input").as_deref(), field, "{body}");
+            assert_eq!(
+                reply.problem(400, "invalid_input").as_deref(),
+                field,
+                "{body}"
+            );
         }
         let fits = format!(r#"{{"task":"{}"}}"#, " ".repeat((1 << 20) - 11));
         assert_eq!(fits.len(), 1 << 20);
-        server.request("POST", path, &fits).await.problem(400, "invalid_input");
-        server.request("POST", path, &format!("{fits} ")).await.problem(413, "too_large");
+        server
+            .request("POST", path, &fits)
+            .await
+            .problem(400, "invalid_input");
+        server
+            .request("POST", path, &format!("{fits} "))
+            .await
+            .problem(413, "too_large");
     }
-    assert_eq!(server.get("/api/agent/sessions").await.json()["sessions"], json!([]));
+    assert_eq!(
+        server.get("/api/agent/sessions").await.json()["sessions"],
+        json!([])
+    );
 }
 
 #[tokio::test]
@@ -157,15 +209,30 @@ async fn a_tool_runs_after_another_client_approved_it() {
     let server = Server::start().await;
     let mut events = server.stream(&shell("touch made-it")).await;
     let asked = events.until("approval_required").await.json();
-    let (run, call) = (asked["runId"].as_str().unwrap(), asked["toolCallId"].as_str().unwrap());
+    let (run, call) = (
+        asked["runId"].as_str().unwrap(),
+        asked["toolCallId"].as_str().unwrap(),
+    );
     let id = asked["sessionId"].as_str().unwrap();
 
-    let listed = server.get(&format!("/api/agent/approvals?runId={run}")).await.json();
+    let listed = server
+        .get(&format!("/api/agent/approvals?runId={run}"))
+        .await
+        .json();
     assert_eq!(listed["approvals"][0]["approvalId"], asked["approvalId"]);
-    assert_eq!(server.get("/api/agent/approvals?runId=x").await.json()["approvals"], json!([]));
+    assert_eq!(
+        server.get("/api/agent/approvals?runId=x").await.json()["approvals"],
+        json!([])
+    );
     assert_eq!(server.get("/api/agent/approvals").await.json(), listed);
-    let turns = server.get(&format!("/api/agent/sessions/{id}/turns")).await.json();
-    assert_eq!((&turns["status"], &turns["running"]), (&json!("waiting"), &json!(true)));
+    let turns = server
+        .get(&format!("/api/agent/sessions/{id}/turns"))
+        .await
+        .json();
+    assert_eq!(
+        (&turns["status"], &turns["running"]),
+        (&json!("waiting"), &json!(true))
+    );
 
     let path = format!("/api/agent/approvals/{run}/{call}");
     for (body, field) in [
@@ -179,19 +246,31 @@ async fn a_tool_runs_after_another_client_approved_it() {
     }
     let other = format!("/api/agent/approvals/{run}/nothing");
     let approve = json!({"decision": "approve", "comment": "go on"});
-    server.post(&other, &approve).await.problem(404, "approval_not_found");
+    server
+        .post(&other, &approve)
+        .await
+        .problem(404, "approval_not_found");
     let reply = server.post(&path, &approve).await;
     assert_eq!(reply.json(), json!({"decision": "approve"}));
-    server.post(&path, &approve).await.problem(409, "already_decided");
+    server
+        .post(&path, &approve)
+        .await
+        .problem(409, "already_decided");
 
     let resolved = events.until("approval_resolved").await.json();
     assert_eq!(resolved["approvalId"], asked["approvalId"]);
     assert_eq!(resolved["toolCallId"], asked["toolCallId"]);
-    assert_eq!((&resolved["decision"], &resolved["by"]), (&json!("approved"), &json!("api")));
+    assert_eq!(
+        (&resolved["decision"], &resolved["by"]),
+        (&json!("approved"), &json!("api"))
+    );
     let end = events.until("run_finished").await.json();
     assert_eq!(end["reason"]["kind"], "completed");
     assert!(server.dir.path().join("made-it").exists());
-    server.post(&path, &approve).await.problem(404, "approval_not_found");
+    server
+        .post(&path, &approve)
+        .await
+        .problem(404, "approval_not_found");
 
     // Who follows later is told the same.
     let mut later = server.follow(id, "view=0", None).await;
@@ -204,16 +283,26 @@ async fn a_denied_tool_does_not_run_and_the_page_is_named() {
     let server = Server::start().await;
     let mut events = server.stream(&shell("touch never")).await;
     let asked = events.until("approval_required").await.json();
-    let (run, call) = (asked["runId"].as_str().unwrap(), asked["toolCallId"].as_str().unwrap());
+    let (run, call) = (
+        asked["runId"].as_str().unwrap(),
+        asked["toolCallId"].as_str().unwrap(),
+    );
     let path = format!("/api/agent/approvals/{run}/{call}");
     let host = server.host();
     let cookie = "threadline_token=secret-token";
     let headers = [("host", host.as_str()), ("cookie", cookie)];
     let body = br#"{"decision":"deny"}"#;
-    let reply = server.raw("POST", &path, &headers, body).await.reply().await;
+    let reply = server
+        .raw("POST", &path, &headers, body)
+        .await
+        .reply()
+        .await;
     assert_eq!(reply.status, 200);
     let resolved = events.until("approval_resolved").await.json();
-    assert_eq!((&resolved["decision"], &resolved["by"]), (&json!("denied"), &json!("page")));
+    assert_eq!(
+        (&resolved["decision"], &resolved["by"]),
+        (&json!("denied"), &json!("page"))
+    );
     events.until("run_finished").await;
     assert!(!server.dir.path().join("never").exists());
 }
@@ -227,16 +316,28 @@ async fn a_client_that_goes_away_does_not_cancel_and_cancel_does() {
     let mut follower = server.follow(&id, "", None).await;
     call.say("still ");
     follower.until("assistant/chunk").await;
-    let turns = server.get(&format!("/api/agent/sessions/{id}/turns")).await.json();
-    assert_eq!((&turns["status"], &turns["running"]), (&json!("running"), &json!(true)));
+    let turns = server
+        .get(&format!("/api/agent/sessions/{id}/turns"))
+        .await
+        .json();
+    assert_eq!(
+        (&turns["status"], &turns["running"]),
+        (&json!("running"), &json!(true))
+    );
     call.say("here");
     call.done("still here");
     let end = follower.until("run_finished").await.json();
-    assert_eq!((&end["answer"], &end["runId"]), (&json!("still here"), &json!(run)));
+    assert_eq!(
+        (&end["answer"], &end["runId"]),
+        (&json!("still here"), &json!(run))
+    );
     assert_eq!(end["usage"]["inputTokens"], 3);
 
     let cancel = format!("/api/agent/sessions/{id}/cancel");
-    server.post(&cancel, &json!({})).await.problem(409, "not_running");
+    server
+        .post(&cancel, &json!({}))
+        .await
+        .problem(409, "not_running");
     let _call = server.call();
     let (mut events, _, run) = script(&server, json!({"sessionId": id})).await;
     let reply = server.request("POST", &cancel, "").await;
@@ -244,7 +345,9 @@ async fn a_client_that_goes_away_does_not_cancel_and_cancel_does() {
     let end = events.until("run_finished").await.json();
     assert_eq!(end["reason"]["kind"], "cancelled");
     assert!(events.next().await.is_none());
-    server.post("/api/agent/sessions/unknown/cancel", &json!({})).await
+    server
+        .post("/api/agent/sessions/unknown/cancel", &json!({}))
+        .await
         .problem(404, "session_not_found");
 }
 
@@ -253,11 +356,16 @@ async fn a_second_run_on_a_busy_session_is_refused() {
     let server = Server::start().await;
     let call = server.call();
     let (mut events, id, _) = script(&server, json!({})).await;
-    let ran = server.run(&json!({"task": "me too", "sessionId": id})).await;
+    let ran = server
+        .run(&json!({"task": "me too", "sessionId": id}))
+        .await;
     assert_eq!(ran.messages.len(), 1);
     assert_eq!(ran.end().json()["code"], "session_busy");
     let path = format!("/api/agent/sessions/{id}");
-    server.request("DELETE", &path, "").await.problem(409, "session_busy");
+    server
+        .request("DELETE", &path, "")
+        .await
+        .problem(409, "session_busy");
     call.done("done");
     events.until("run_finished").await;
 
@@ -288,18 +396,25 @@ async fn a_repeat_of_a_key_shows_the_first_run_again() {
     let id = first.session();
     let second = json!({"task": "then this", "sessionId": id, "idempotencyKey": "key-2"});
     let ran = server.run(&second).await;
-    server.run(&json!({"task": "and more", "sessionId": id})).await;
+    server
+        .run(&json!({"task": "and more", "sessionId": id}))
+        .await;
     let again = server.run(&second).await;
     assert_eq!(replayed(&again.messages), replayed(&ran.messages));
     assert_eq!(again.started()["resumed"], true);
-    assert_eq!(replayed(&server.run(&input).await.messages), replayed(&first.messages));
+    assert_eq!(
+        replayed(&server.run(&input).await.messages),
+        replayed(&first.messages)
+    );
 }
 
 #[tokio::test]
 async fn a_repeat_while_the_first_run_goes_on_follows_it() {
     let server = Server::start().await;
-    for more in [json!({"idempotencyKey": "a"}), json!({"idempotencyKey": "b", "sessionId": null})]
-    {
+    for more in [
+        json!({"idempotencyKey": "a"}),
+        json!({"idempotencyKey": "b", "sessionId": null}),
+    ] {
         let call = server.call();
         let (mut first, id, run) = script(&server, more.clone()).await;
         let mut again = more.clone();
@@ -331,9 +446,15 @@ async fn a_model_that_fails_ends_the_turn_as_an_error() {
     assert_eq!(ran.end().event, "run_finished");
     assert_eq!(ran.end().json()["reason"]["kind"], "error");
     let id = ran.session();
-    let turns = server.get(&format!("/api/agent/sessions/{id}/turns")).await.json();
+    let turns = server
+        .get(&format!("/api/agent/sessions/{id}/turns"))
+        .await
+        .json();
     let items = turns["turns"][0]["items"].as_array().unwrap();
-    assert!(items.iter().any(|item| item["kind"] == "notice"), "{items:?}");
+    assert!(
+        items.iter().any(|item| item["kind"] == "notice"),
+        "{items:?}"
+    );
 }
 
 #[tokio::test]
@@ -351,7 +472,9 @@ async fn shutdown_logs_the_ends_of_runs_and_ends_all_streams() {
     while follower.next().await.is_some() {}
     let agents = server.stopped().await;
     let id = threadline_session::SessionId::parse(id).unwrap();
-    let summary = soon("a summary", agents.store().summary(&id)).await.unwrap();
+    let summary = soon("a summary", agents.store().summary(&id))
+        .await
+        .unwrap();
     assert_eq!(summary.status, threadline_store::SessionStatus::Idle);
 }
 
@@ -367,5 +490,13 @@ async fn shutdown_without_connections_still_waits_for_the_runs() {
     let id = threadline_session::SessionId::parse(id).unwrap();
     let inspected = agents.store().inspect(&id).await.unwrap();
     assert_eq!(inspected.unstored, 0);
-    assert_eq!(inspected.view.turns()[0].head.reason.as_ref().unwrap().name(), "cancelled");
+    assert_eq!(
+        inspected.view.turns()[0]
+            .head
+            .reason
+            .as_ref()
+            .unwrap()
+            .name(),
+        "cancelled"
+    );
 }

@@ -13,13 +13,25 @@ pub(crate) fn check(document: &Value, method: &str, path: &str, reply: &Reply) {
         return;
     };
     let answer = &operation["responses"][reply.status.to_string()];
-    assert!(answer.is_object(), "{method} {path} answers {}: {}", reply.status, reply.text());
+    assert!(
+        answer.is_object(),
+        "{method} {path} answers {}: {}",
+        reply.status,
+        reply.text()
+    );
     let Some(content) = answer["content"].as_object() else {
         assert!(reply.body.is_empty());
         return;
     };
-    let kind = reply.header("content-type").unwrap().split(';').next().unwrap();
-    let schema = &content.get(kind).unwrap_or_else(|| panic!("{path} gives {kind}"))["schema"];
+    let kind = reply
+        .header("content-type")
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap();
+    let schema = &content
+        .get(kind)
+        .unwrap_or_else(|| panic!("{path} gives {kind}"))["schema"];
     if kind.ends_with("json") {
         if let Err(wrong) = conforms(document, schema, &reply.json()) {
             panic!("{method} {path}: {wrong}");
@@ -30,7 +42,9 @@ pub(crate) fn check(document: &Value, method: &str, path: &str, reply: &Reply) {
 fn matches(template: &str, path: &str) -> bool {
     let (wanted, given) = (template.split('/'), path.split('/'));
     template.split('/').count() == path.split('/').count()
-        && wanted.zip(given).all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
+        && wanted
+            .zip(given)
+            .all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
 }
 
 /// The part of JSON Schema that the document uses.
@@ -43,8 +57,10 @@ fn conforms(document: &Value, schema: &Value, value: &Value) -> Result<(), Strin
     }
     for (key, exact) in [("anyOf", false), ("oneOf", true)] {
         if let Some(choices) = schema[key].as_array() {
-            let results: Vec<_> =
-                choices.iter().map(|choice| conforms(document, choice, value)).collect();
+            let results: Vec<_> = choices
+                .iter()
+                .map(|choice| conforms(document, choice, value))
+                .collect();
             let fits = results.iter().filter(|result| result.is_ok()).count();
             if fits == 1 || (fits > 1 && !exact) {
                 return Ok(());
@@ -84,7 +100,9 @@ fn conforms(document: &Value, schema: &Value, value: &Value) -> Result<(), Strin
         }
     }
     for (name, field) in fields {
-        let schema = known.get(name).ok_or_else(|| format!("{name} is not described"))?;
+        let schema = known
+            .get(name)
+            .ok_or_else(|| format!("{name} is not described"))?;
         conforms(document, schema, field).map_err(|wrong| format!("{name}: {wrong}"))?;
     }
     Ok(())

@@ -14,7 +14,10 @@ async fn lists_are_paged_searched_and_filtered() {
     let mut seen = Vec::new();
     let mut cursor = String::new();
     loop {
-        let page = server.get(&format!("/api/agent/sessions?limit=1{cursor}")).await.json();
+        let page = server
+            .get(&format!("/api/agent/sessions?limit=1{cursor}"))
+            .await
+            .json();
         assert_eq!(page["sessions"].as_array().unwrap().len(), 1);
         seen.push(page["sessions"][0]["id"].as_str().unwrap().to_owned());
         match page["nextCursor"].as_str() {
@@ -25,17 +28,33 @@ async fn lists_are_paged_searched_and_filtered() {
     seen.sort();
     ids.sort();
     assert_eq!(seen, ids);
-    let found = server.get("/api/agent/sessions?query=BANANA%20bre").await.json();
+    let found = server
+        .get("/api/agent/sessions?query=BANANA%20bre")
+        .await
+        .json();
     assert_eq!(found["sessions"][0]["firstPrompt"], "banana bread");
     assert_eq!(found["sessions"].as_array().unwrap().len(), 1);
     assert_eq!(found["sessions"][0]["status"], "idle");
 
     let path = format!("/api/agent/sessions/{}", ids[0]);
-    let patched = server.request("PATCH", &path, r#"{"archived":true,"revision":0}"#).await.json();
-    assert_eq!((&patched["archived"], &patched["revision"]), (&json!(true), &json!(1)));
+    let patched = server
+        .request("PATCH", &path, r#"{"archived":true,"revision":0}"#)
+        .await
+        .json();
+    assert_eq!(
+        (&patched["archived"], &patched["revision"]),
+        (&json!(true), &json!(1))
+    );
     for (archived, count) in [("false", 2), ("true", 1), ("all", 3)] {
-        let page = server.get(&format!("/api/agent/sessions?archived={archived}")).await.json();
-        assert_eq!(page["sessions"].as_array().unwrap().len(), count, "{archived}");
+        let page = server
+            .get(&format!("/api/agent/sessions?archived={archived}"))
+            .await
+            .json();
+        assert_eq!(
+            page["sessions"].as_array().unwrap().len(),
+            count,
+            "{archived}"
+        );
     }
     for (query, field) in [
         ("limit=0", "limit"),
@@ -48,9 +67,16 @@ async fn lists_are_paged_searched_and_filtered() {
         ("archived=maybe", "archived"),
     ] {
         let reply = server.get(&format!("/api/agent/sessions?{query}")).await;
-        assert_eq!(reply.problem(400, "invalid_input").as_deref(), Some(field), "{query}");
+        assert_eq!(
+            reply.problem(400, "invalid_input").as_deref(),
+            Some(field),
+            "{query}"
+        );
     }
-    assert_eq!(server.get("/api/agent/sessions?limit=500").await.status, 200);
+    assert_eq!(
+        server.get("/api/agent/sessions?limit=500").await.status,
+        200
+    );
 }
 
 #[tokio::test]
@@ -66,11 +92,20 @@ async fn a_session_is_shown_changed_and_deleted() {
 
     let body = json!({"title": "New", "pinned": true, "tags": ["a"], "revision": 0}).to_string();
     let summary = server.request("PATCH", &path, &body).await.json();
-    assert_eq!((&summary["title"], &summary["tags"]), (&json!("New"), &json!(["a"])));
-    server.request("PATCH", &path, &body).await.problem(409, "conflict");
+    assert_eq!(
+        (&summary["title"], &summary["tags"]),
+        (&json!("New"), &json!(["a"]))
+    );
+    server
+        .request("PATCH", &path, &body)
+        .await
+        .problem(409, "conflict");
     let untitled = r#"{"title":null,"revision":1}"#;
     let summary = server.request("PATCH", &path, untitled).await.json();
-    assert_eq!((&summary["title"], &summary["pinned"]), (&json!(null), &json!(true)));
+    assert_eq!(
+        (&summary["title"], &summary["pinned"]),
+        (&json!(null), &json!(true))
+    );
     for (body, field) in [
         (json!({"title": "x"}), "revision"),
         (json!({"revision": "2"}), "revision"),
@@ -85,15 +120,36 @@ async fn a_session_is_shown_changed_and_deleted() {
         (json!({"status": "idle", "revision": 2}), "status"),
     ] {
         let reply = server.request("PATCH", &path, &body.to_string()).await;
-        assert_eq!(reply.problem(400, "invalid_input").as_deref(), Some(field), "{body}");
+        assert_eq!(
+            reply.problem(400, "invalid_input").as_deref(),
+            Some(field),
+            "{body}"
+        );
     }
 
     let reply = server.request("DELETE", &path, "").await;
     assert_eq!((reply.status, reply.body.len()), (204, 0));
-    server.request("DELETE", &path, "").await.problem(404, "session_not_found");
-    server.request("PATCH", &path, untitled).await.problem(404, "session_not_found");
-    for more in ["", "/turns", "/history", "/requests", "/requests/1", "/log", "/events"] {
-        server.get(&format!("{path}{more}")).await.problem(404, "session_not_found");
+    server
+        .request("DELETE", &path, "")
+        .await
+        .problem(404, "session_not_found");
+    server
+        .request("PATCH", &path, untitled)
+        .await
+        .problem(404, "session_not_found");
+    for more in [
+        "",
+        "/turns",
+        "/history",
+        "/requests",
+        "/requests/1",
+        "/log",
+        "/events",
+    ] {
+        server
+            .get(&format!("{path}{more}"))
+            .await
+            .problem(404, "session_not_found");
     }
 }
 
@@ -107,25 +163,47 @@ async fn turns_history_and_log_show_one_conversation() {
     let last = ran.log().len() as u64 - 1;
     let turns = server.get(&format!("{path}/turns")).await.json();
     assert_eq!(turns["lastSeq"], last);
-    assert_eq!((&turns["running"], &turns["status"]), (&json!(false), &json!("idle")));
+    assert_eq!(
+        (&turns["running"], &turns["status"]),
+        (&json!(false), &json!("idle"))
+    );
     assert_eq!(turns["damage"], json!(null));
     let items = turns["turns"][0]["items"].as_array().unwrap();
-    let kinds: Vec<_> = items.iter().map(|item| item["kind"].as_str().unwrap()).collect();
-    assert!(kinds.starts_with(&["system"]) && kinds.contains(&"tool"), "{kinds:?}");
+    let kinds: Vec<_> = items
+        .iter()
+        .map(|item| item["kind"].as_str().unwrap())
+        .collect();
+    assert!(
+        kinds.starts_with(&["system"]) && kinds.contains(&"tool"),
+        "{kinds:?}"
+    );
     let tool = items.iter().find(|item| item["kind"] == "tool").unwrap();
     assert_eq!(tool["outcome"], "ok");
 
     let history = server.get(&format!("{path}/history")).await.json();
     let items = history["items"].as_array().unwrap();
-    let roles: Vec<_> = items.iter().map(|item| item["role"].as_str().unwrap()).collect();
-    assert!(roles.ends_with(&["user", "assistant", "tool", "assistant"]), "{roles:?}");
-    assert!(items.windows(2).all(|pair| pair[0]["seq"].as_u64() < pair[1]["seq"].as_u64()));
+    let roles: Vec<_> = items
+        .iter()
+        .map(|item| item["role"].as_str().unwrap())
+        .collect();
+    assert!(
+        roles.ends_with(&["user", "assistant", "tool", "assistant"]),
+        "{roles:?}"
+    );
+    assert!(
+        items
+            .windows(2)
+            .all(|pair| pair[0]["seq"].as_u64() < pair[1]["seq"].as_u64())
+    );
     assert_eq!(history["report"]["missingResults"], 0);
 
     let mut lines = Vec::new();
     let mut from = 0;
     loop {
-        let page = server.get(&format!("{path}/log?from={from}&limit=4")).await.json();
+        let page = server
+            .get(&format!("{path}/log?from={from}&limit=4"))
+            .await
+            .json();
         let got = page["lines"].as_array().unwrap();
         assert!(got.len() <= 4);
         lines.extend(got.iter().map(|line| line["seq"].as_u64().unwrap()));
@@ -135,8 +213,14 @@ async fn turns_history_and_log_show_one_conversation() {
         }
     }
     assert_eq!(lines, (0..=last).collect::<Vec<_>>());
-    let beyond = server.get(&format!("{path}/log?from={}", u64::MAX)).await.json();
-    assert_eq!((&beyond["lines"], &beyond["next"]), (&json!([]), &json!(null)));
+    let beyond = server
+        .get(&format!("{path}/log?from={}", u64::MAX))
+        .await
+        .json();
+    assert_eq!(
+        (&beyond["lines"], &beyond["next"]),
+        (&json!([]), &json!(null))
+    );
     for (query, field) in [
         ("from=x", "from"),
         ("from=-1", "from"),
@@ -151,21 +235,38 @@ async fn turns_history_and_log_show_one_conversation() {
 #[tokio::test]
 async fn requests_are_rebuilt_from_the_log_and_match() {
     let server = Server::start().await;
-    let ran = server.run(&json!({"task": "$ echo hi", "approvalPolicy": "never"})).await;
+    let ran = server
+        .run(&json!({"task": "$ echo hi", "approvalPolicy": "never"}))
+        .await;
     let path = format!("/api/agent/sessions/{}/requests", ran.session());
     let listed = server.get(&path).await.json();
     let requests = listed["requests"].as_array().unwrap();
     assert_eq!(requests.len(), 2);
     for request in requests {
-        let detail = server.get(&format!("{path}/{}", request["step"])).await.json();
+        let detail = server
+            .get(&format!("{path}/{}", request["step"]))
+            .await
+            .json();
         assert_eq!(detail["fingerprint"]["match"], true);
         assert_eq!(detail["fingerprint"]["recorded"], request["fingerprint"]);
-        assert_eq!(detail["request"]["items"].as_array().unwrap().len(), request["items"]);
+        assert_eq!(
+            detail["request"]["items"].as_array().unwrap().len(),
+            request["items"]
+        );
         assert_eq!(detail["body"]["model"], "demonstration");
-        assert_eq!((&detail["turn"], &detail["seq"]), (&json!(1), &request["seq"]));
+        assert_eq!(
+            (&detail["turn"], &detail["seq"]),
+            (&json!(1), &request["seq"])
+        );
     }
-    server.get(&format!("{path}/3")).await.problem(404, "step_not_found");
-    server.get(&format!("{path}/0")).await.problem(404, "step_not_found");
+    server
+        .get(&format!("{path}/3"))
+        .await
+        .problem(404, "step_not_found");
+    server
+        .get(&format!("{path}/0"))
+        .await
+        .problem(404, "step_not_found");
     for bad in ["x", "-1", "1.5", "99999999999999999999"] {
         let reply = server.get(&format!("{path}/{bad}")).await;
         assert_eq!(reply.problem(400, "invalid_input").as_deref(), Some("step"));
@@ -175,7 +276,9 @@ async fn requests_are_rebuilt_from_the_log_and_match() {
 #[tokio::test]
 async fn a_panic_is_an_internal_error_and_the_server_goes_on() {
     let server = Server::start().await;
-    let ran = server.run(&json!({"task": "x", "model": "script/panics"})).await;
+    let ran = server
+        .run(&json!({"task": "x", "model": "script/panics"}))
+        .await;
     let path = format!("/api/agent/sessions/{}/requests/1", ran.session());
     let reply = server.get(&path).await;
     reply.problem(500, "internal");
@@ -216,23 +319,42 @@ async fn hostile_ids_find_nothing() {
         ] {
             let path = format!("/api/agent/sessions/{id}{more}");
             let reply = server.request(method, &path, "").await;
-            assert!(matches!(reply.status, 400 | 404), "{method} {path}: {}", reply.status);
-            assert_eq!(reply.header("content-type"), Some("application/problem+json"));
+            assert!(
+                matches!(reply.status, 400 | 404),
+                "{method} {path}: {}",
+                reply.status
+            );
+            assert_eq!(
+                reply.header("content-type"),
+                Some("application/problem+json")
+            );
         }
     }
-    assert_eq!(server.get("/api/agent/sessions?query=%ff").await.status / 100, 2);
+    assert_eq!(
+        server.get("/api/agent/sessions?query=%ff").await.status / 100,
+        2
+    );
 }
 
 #[tokio::test]
 async fn config_health_and_metrics_answer() {
     let server = Server::start().await;
     let config = server.get("/api/agent/config").await.json();
-    assert_eq!((&config["version"], &config["demonstration"]), (&json!("1.2.3"), &json!(true)));
-    assert_eq!((&config["provider"], &config["model"]), (&json!("offline"), &json!("demonstration")));
+    assert_eq!(
+        (&config["version"], &config["demonstration"]),
+        (&json!("1.2.3"), &json!(true))
+    );
+    assert_eq!(
+        (&config["provider"], &config["model"]),
+        (&json!("offline"), &json!("demonstration"))
+    );
     assert_eq!(config["store"], "memory:");
     assert_eq!(config["defaults"]["sandboxMode"], "workspace_write");
     assert_eq!(config["ceiling"]["approvalPolicy"], "never");
-    assert_eq!(server.get("/healthz").await.json(), json!({"status": "ok", "version": "1.2.3"}));
+    assert_eq!(
+        server.get("/healthz").await.json(),
+        json!({"status": "ok", "version": "1.2.3"})
+    );
 
     let ran = server.run(&json!({"task": "hello"})).await;
     let mut follower = server.follow(&ran.session(), "", None).await;

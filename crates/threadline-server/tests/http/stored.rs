@@ -33,7 +33,13 @@ struct Odd {
 }
 
 fn damage(seq: u64) -> Damage {
-    Damage { file: "log.jsonl".into(), offset: 7, bytes: 9, seq, reason: "a flipped bit".into() }
+    Damage {
+        file: "log.jsonl".into(),
+        offset: 7,
+        bytes: 9,
+        seq,
+        reason: "a flipped bit".into(),
+    }
 }
 
 #[async_trait]
@@ -75,7 +81,11 @@ impl Backend for Odd {
         if let Some(stat) = &mut stat
             && self.foreign.load(Ordering::SeqCst)
         {
-            stat.writer = Some(Holder { pid: 1, host: "elsewhere".into(), since: 0 });
+            stat.writer = Some(Holder {
+                pid: 1,
+                host: "elsewhere".into(),
+                since: 0,
+            });
         }
         Ok(stat)
     }
@@ -96,7 +106,11 @@ impl Backend for Odd {
 
     async fn claim(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
         if self.foreign.load(Ordering::SeqCst) {
-            let holder = Holder { pid: 1, host: "elsewhere".into(), since: 0 };
+            let holder = Holder {
+                pid: 1,
+                host: "elsewhere".into(),
+                since: 0,
+            };
             return Err(ClaimError::Locked { holder });
         }
         self.memory.claim(id).await
@@ -117,7 +131,11 @@ impl Backend for Odd {
 
     async fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
         if self.foreign.load(Ordering::SeqCst) {
-            let holder = Holder { pid: 1, host: "elsewhere".into(), since: 0 };
+            let holder = Holder {
+                pid: 1,
+                host: "elsewhere".into(),
+                since: 0,
+            };
             return Err(ClaimError::Locked { holder });
         }
         self.memory.delete(id).await
@@ -137,7 +155,10 @@ async fn cut_short(odd: &Arc<Odd>, server: &Server) -> SessionWriter {
     let store = SessionStore::new(odd.clone(), StoreOptions::default());
     let id = SessionId::parse(ID).unwrap();
     let writer = store.create(Header::new(id, 1, cwd.clone())).await.unwrap();
-    let model = ModelRef { provider: "offline".into(), name: "demonstration".into() };
+    let model = ModelRef {
+        provider: "offline".into(),
+        name: "demonstration".into(),
+    };
     let call = AssistantPart::ToolCall {
         call_id: "c1".into(),
         name: "shell".into(),
@@ -164,26 +185,46 @@ async fn cut_short(odd: &Arc<Odd>, server: &Server) -> SessionWriter {
         Payload::StepStart(StepStart {
             turn: 1,
             step: 1,
-            request: RequestMark { fingerprint: "none".into(), items: 1, bytes: 1 },
+            request: RequestMark {
+                fingerprint: "none".into(),
+                items: 1,
+                bytes: 1,
+            },
         }),
         Payload::AssistantChunk(AssistantChunk {
             turn: 1,
             step: 1,
-            parts: vec![ChunkPart { index: 0, kind: ChunkKind::Text, delta: "on it".into() }],
+            parts: vec![ChunkPart {
+                index: 0,
+                kind: ChunkKind::Text,
+                delta: "on it".into(),
+            }],
         }),
         Payload::AssistantMessage(AssistantMessage {
             turn: 1,
             step: 1,
-            content: vec![AssistantPart::Text { text: "on it".into() }, call],
+            content: vec![
+                AssistantPart::Text {
+                    text: "on it".into(),
+                },
+                call,
+            ],
             model,
             stop_reason: StopReason::ToolCalls,
             usage: None,
             opaque: Vec::new(),
             interrupted: false,
         }),
-        Payload::ToolStart(ToolStart { call_id: "c1".into(), name: "shell".into(), cwd }),
+        Payload::ToolStart(ToolStart {
+            call_id: "c1".into(),
+            name: "shell".into(),
+            cwd,
+        }),
     ];
-    let options = AppendOptions { key: Some("first".into()), barrier: true };
+    let options = AppendOptions {
+        key: Some("first".into()),
+        barrier: true,
+    };
     writer.record(payloads, options).await.unwrap();
     writer
 }
@@ -213,17 +254,26 @@ async fn a_turn_whose_process_died_is_shown_as_interrupted_everywhere() {
         }
     }
     watched.assert_current(&server, ID).await;
-    assert_eq!((watched.status.as_str(), watched.running), ("running", true));
+    assert_eq!(
+        (watched.status.as_str(), watched.running),
+        ("running", true)
+    );
 
     drop(writer);
     // Who has been watching is told, without any event in the log.
     until_interrupted(&mut watched, &mut watching).await;
     watched.assert_current(&server, ID).await;
     let turns = server.get(&format!("{path}/turns")).await.json();
-    assert_eq!((&turns["lastSeq"], &turns["running"]), (&json!(5), &json!(false)));
+    assert_eq!(
+        (&turns["lastSeq"], &turns["running"]),
+        (&json!(5), &json!(false))
+    );
     assert_eq!(turns["status"], "interrupted");
     let tool = &turns["turns"][0]["items"][2];
-    assert_eq!((&tool["outcome"], &tool["synthetic"]), (&json!("unknown"), &json!(true)));
+    assert_eq!(
+        (&tool["outcome"], &tool["synthetic"]),
+        (&json!("unknown"), &json!(true))
+    );
 
     // So is who comes without anything, with the turns, or back after a cut.
     let mut fresh = Copy::default();
@@ -253,7 +303,10 @@ async fn a_turn_whose_process_died_is_shown_as_interrupted_everywhere() {
         }
         copy.assert_current(&server, ID).await;
         let first = copy.seqs.first().copied().unwrap();
-        assert_eq!(copy.seqs, (first..=copy.last_seq.unwrap()).collect::<Vec<_>>());
+        assert_eq!(
+            copy.seqs,
+            (first..=copy.last_seq.unwrap()).collect::<Vec<_>>()
+        );
     }
 }
 
@@ -299,11 +352,25 @@ async fn a_session_of_another_process_is_locked() {
     let path = format!("/api/agent/sessions/{ID}");
     let ran = server.run(&json!({"task": "x", "sessionId": ID})).await;
     assert_eq!(ran.end().json()["code"], "locked");
-    assert!(ran.end().json()["hint"].as_str().unwrap().contains("process 1 on elsewhere"));
-    server.post(&format!("{path}/cancel"), &json!({})).await.problem(409, "locked");
-    server.request("DELETE", &path, "").await.problem(409, "locked");
+    assert!(
+        ran.end().json()["hint"]
+            .as_str()
+            .unwrap()
+            .contains("process 1 on elsewhere")
+    );
+    server
+        .post(&format!("{path}/cancel"), &json!({}))
+        .await
+        .problem(409, "locked");
+    server
+        .request("DELETE", &path, "")
+        .await
+        .problem(409, "locked");
     let turns = server.get(&format!("{path}/turns")).await.json();
-    assert_eq!((&turns["status"], &turns["running"]), (&json!("running"), &json!(true)));
+    assert_eq!(
+        (&turns["status"], &turns["running"]),
+        (&json!("running"), &json!(true))
+    );
 }
 
 #[tokio::test]
@@ -311,7 +378,9 @@ async fn a_damaged_session_is_listed_and_shown_as_far_as_it_goes() {
     let odd = Arc::new(Odd::default());
     let server = server(&odd).await;
     let ran = server.run(&json!({"task": "hello"})).await;
-    server.run(&json!({"task": "again", "sessionId": ran.session()})).await;
+    server
+        .run(&json!({"task": "again", "sessionId": ran.session()}))
+        .await;
     let healthy = server.run(&json!({"task": "healthy"})).await;
     let path = format!("/api/agent/sessions/{}", ran.session());
     let at = ran.log().len() as u64 + 2;
@@ -327,13 +396,25 @@ async fn a_damaged_session_is_listed_and_shown_as_far_as_it_goes() {
     let list = fresh.get("/api/agent/sessions").await.json();
     let rows = list["sessions"].as_array().unwrap();
     let row = rows.iter().find(|row| row["id"] == ran.session()).unwrap();
-    assert_eq!((&row["status"], &row["error"]["seq"]), (&json!("damaged"), &json!(at)));
-    let row = rows.iter().find(|row| row["id"] == healthy.session()).unwrap();
+    assert_eq!(
+        (&row["status"], &row["error"]["seq"]),
+        (&json!("damaged"), &json!(at))
+    );
+    let row = rows
+        .iter()
+        .find(|row| row["id"] == healthy.session())
+        .unwrap();
     assert_eq!(row["status"], "idle");
 
     let turns = fresh.get(&format!("{path}/turns")).await.json();
-    assert_eq!((&turns["status"], &turns["lastSeq"]), (&json!("damaged"), &json!(at - 1)));
-    assert_eq!((&turns["damage"]["seq"], &turns["damage"]["offset"]), (&json!(at), &json!(7)));
+    assert_eq!(
+        (&turns["status"], &turns["lastSeq"]),
+        (&json!("damaged"), &json!(at - 1))
+    );
+    assert_eq!(
+        (&turns["damage"]["seq"], &turns["damage"]["offset"]),
+        (&json!(at), &json!(7))
+    );
     assert_eq!(turns["turns"][0]["reason"]["kind"], "completed");
     assert_eq!(turns["running"], false);
     let requests = fresh.get(&format!("{path}/requests")).await.json();
@@ -342,7 +423,10 @@ async fn a_damaged_session_is_listed_and_shown_as_far_as_it_goes() {
     let log = fresh.get(&format!("{path}/log")).await.json();
     assert_eq!(log["damage"][0]["seq"], at);
     assert_eq!(fresh.get(&format!("{path}/history")).await.status, 200);
-    assert_eq!(fresh.get(&path).await.json()["summary"]["status"], "damaged");
+    assert_eq!(
+        fresh.get(&path).await.json()["summary"]["status"],
+        "damaged"
+    );
 
     let mut events = fresh.follow(&ran.session(), "view=1", None).await;
     let mut copy = Copy::default();
@@ -353,10 +437,15 @@ async fn a_damaged_session_is_listed_and_shown_as_far_as_it_goes() {
         }
         copy.take(&message);
     };
-    assert_eq!((&error["code"], copy.last_seq), (&json!("damaged"), Some(at - 1)));
+    assert_eq!(
+        (&error["code"], copy.last_seq),
+        (&json!("damaged"), Some(at - 1))
+    );
     assert_eq!(json!(copy.turns), turns["turns"]);
     assert!(events.next().await.is_none());
-    let ran = fresh.run(&json!({"task": "x", "sessionId": ran.session()})).await;
+    let ran = fresh
+        .run(&json!({"task": "x", "sessionId": ran.session()}))
+        .await;
     assert_eq!(ran.end().json()["code"], "damaged");
 }
 
@@ -368,8 +457,17 @@ async fn a_session_with_an_unreadable_header_still_answers() {
     odd.header_damaged.store(true, Ordering::SeqCst);
     let path = format!("/api/agent/sessions/{}", ran.session());
     let turns = server.get(&format!("{path}/turns")).await.json();
-    assert_eq!((&turns["turns"], &turns["lastSeq"]), (&json!([]), &json!(-1)));
-    assert_eq!((&turns["status"], &turns["damage"]["seq"]), (&json!("damaged"), &json!(0)));
+    assert_eq!(
+        (&turns["turns"], &turns["lastSeq"]),
+        (&json!([]), &json!(-1))
+    );
+    assert_eq!(
+        (&turns["status"], &turns["damage"]["seq"]),
+        (&json!("damaged"), &json!(0))
+    );
     server.get(&path).await.problem(422, "damaged");
-    server.get(&format!("{path}/history")).await.problem(422, "damaged");
+    server
+        .get(&format!("{path}/history"))
+        .await
+        .problem(422, "damaged");
 }

@@ -72,7 +72,11 @@ pub(crate) struct Call(mpsc::UnboundedSender<ModelEvent>);
 
 impl Call {
     pub(crate) fn say(&self, text: &str) {
-        let part = ChunkPart { index: 0, kind: ChunkKind::Text, delta: text.into() };
+        let part = ChunkPart {
+            index: 0,
+            kind: ChunkKind::Text,
+            delta: text.into(),
+        };
         self.0.send(ModelEvent::Delta(part)).unwrap();
     }
 
@@ -80,7 +84,11 @@ impl Call {
         let completion = Completion {
             content: vec![AssistantPart::Text { text: text.into() }],
             stop_reason: StopReason::Stop,
-            usage: Some(Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() }),
+            usage: Some(Usage {
+                input_tokens: 3,
+                output_tokens: 2,
+                ..Usage::default()
+            }),
             opaque: Vec::new(),
             model: "m".into(),
         };
@@ -228,7 +236,9 @@ impl Server {
     /// Starts a turn and leaves the stream open.
     pub(crate) async fn stream(&self, input: &Value) -> Events {
         let body = input.to_string();
-        let connection = self.send("POST", "/api/agent/stream", &[], body.as_bytes()).await;
+        let connection = self
+            .send("POST", "/api/agent/stream", &[], body.as_bytes())
+            .await;
         connection.events()
     }
 
@@ -249,7 +259,10 @@ impl Server {
         last_event_id: Option<&str>,
     ) -> Events {
         let path = format!("/api/agent/sessions/{id}/events?{query}");
-        let headers: Vec<_> = last_event_id.map(|id| ("last-event-id", id)).into_iter().collect();
+        let headers: Vec<_> = last_event_id
+            .map(|id| ("last-event-id", id))
+            .into_iter()
+            .collect();
         self.send("GET", &path, &headers, b"").await.events()
     }
 }
@@ -269,7 +282,11 @@ impl Ran {
     }
 
     pub(crate) fn started(&self) -> Value {
-        assert_eq!(self.messages[0].event, "run_started", "{:?}", self.messages[0]);
+        assert_eq!(
+            self.messages[0].event, "run_started",
+            "{:?}",
+            self.messages[0]
+        );
         self.messages[0].json()
     }
 
@@ -278,7 +295,10 @@ impl Ran {
     }
 
     pub(crate) fn log(&self) -> Vec<&Message> {
-        self.messages.iter().filter(|message| message.id.is_some()).collect()
+        self.messages
+            .iter()
+            .filter(|message| message.id.is_some())
+            .collect()
     }
 }
 
@@ -291,7 +311,10 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn text(&self) -> String {
@@ -306,7 +329,10 @@ impl Reply {
     /// Checks that this is a problem with a code and returns its field.
     pub(crate) fn problem(&self, status: u16, code: &str) -> Option<String> {
         assert_eq!(self.status, status, "{}", self.text());
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json")
+        );
         let problem = self.json();
         assert_eq!(problem["code"], code, "{problem}");
         assert_eq!(problem["status"], status);
@@ -339,7 +365,13 @@ impl Connection {
         let header = |wanted: &str| headers.iter().find(|(name, _)| name == wanted);
         let chunked = header("transfer-encoding").is_some();
         let length = header("content-length").map(|(_, value)| value.parse().unwrap());
-        Self { stream, status, headers, chunked, length }
+        Self {
+            stream,
+            status,
+            headers,
+            chunked,
+            length,
+        }
     }
 
     /// Reads the next piece of the body.
@@ -363,11 +395,18 @@ impl Connection {
         while let Some(piece) = soon("a body", self.piece()).await {
             body.extend(piece);
         }
-        Reply { status: self.status, headers: self.headers, body }
+        Reply {
+            status: self.status,
+            headers: self.headers,
+            body,
+        }
     }
 
     fn events(self) -> Events {
-        Events { connection: self, text: String::new() }
+        Events {
+            connection: self,
+            text: String::new(),
+        }
     }
 }
 
@@ -410,7 +449,10 @@ impl Events {
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let headers = &self.connection.headers;
-        headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        headers
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 
     pub(crate) async fn reply(self) -> Reply {
@@ -446,7 +488,11 @@ impl Events {
                 }
             }
             if !data.is_empty() {
-                return Some(Message { id, event, data: data.join("\n") });
+                return Some(Message {
+                    id,
+                    event,
+                    data: data.join("\n"),
+                });
             }
         }
     }

@@ -241,6 +241,12 @@ pub async fn a_deleted_session_is_gone_and_its_id_free(fixture: Fixture) {
         other.summary(&id).await.unwrap().first_prompt.as_deref(),
         Some("old one")
     );
+    // This one is not told of the end of the old session before it sees the new one.
+    let apart = fixture.reopened();
+    assert_eq!(
+        apart.summary(&id).await.unwrap().first_prompt.as_deref(),
+        Some("old one")
+    );
     store.delete(&id).await.unwrap();
     for store in [&store, &other] {
         assert!(!store.has(&id).await.unwrap());
@@ -255,7 +261,7 @@ pub async fn a_deleted_session_is_gone_and_its_id_free(fixture: Fixture) {
     }
     // As long as the old one, so that sizes alone do not tell them apart.
     drop(stored(&store, &id, whole_turn(0, 1, "new one")).await);
-    for store in [&store, &other] {
+    for store in [&store, &other, &apart] {
         assert_eq!(
             store.summary(&id).await.unwrap().first_prompt.as_deref(),
             Some("new one")

@@ -9,7 +9,7 @@ use super::{
     script::{user, vendor, whole_turn},
     stored,
 };
-use crate::{Follow, Followed, ReadError};
+use crate::{Follow, Followed, ReadError, ReadPos};
 
 /// Takes lines until `last` and says where the follower had caught up.
 async fn until(follow: &mut Follow, last: u64) -> (Vec<u64>, Vec<Option<u64>>) {
@@ -60,6 +60,29 @@ pub async fn every_event_after_any_point_comes_once(fixture: Fixture) {
         .unwrap();
     for live in join_all(follows.iter_mut().map(|follow| until(follow, 13))).await {
         assert_eq!(live, ((7..14).collect(), Vec::new()));
+    }
+}
+
+/// A follower that knows more than is stored waits for what comes after that.
+pub async fn a_follower_ahead_of_the_log_waits_for_its_place(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
+    let elsewhere = fixture.reopened();
+    for store in [&store, &elsewhere] {
+        let page = store.read(&id, ReadPos::at(10), 100).await.unwrap();
+        assert!(page.entries.is_empty() && page.next.is_none());
+    }
+    let mut follows = [store.follow(&id, Some(9)), elsewhere.follow(&id, Some(9))];
+    for follow in &mut follows {
+        caught_up(follow).await;
+    }
+    for seq in 7..14 {
+        let note = vec![vendor(seq, "{}", true)];
+        writer.append(seq, note, plain()).await.unwrap();
+    }
+    for live in join_all(follows.iter_mut().map(|follow| until(follow, 13))).await {
+        assert_eq!(live, ((10..14).collect(), Vec::new()));
     }
 }
 

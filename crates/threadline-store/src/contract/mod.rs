@@ -146,6 +146,7 @@ macro_rules! __contract_cases {
             reading::the_verified_head_moves_with_each_turn_alone,
             reading::the_request_of_a_step_is_rebuilt,
             following::every_event_after_any_point_comes_once,
+            following::a_follower_ahead_of_the_log_waits_for_its_place,
             following::events_appended_while_following_come_once,
             following::a_session_is_followed_before_its_first_event,
             following::a_follower_outlives_the_writer,
