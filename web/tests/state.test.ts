@@ -3,6 +3,7 @@ import { errorFromProblem, sentence, toHuman } from "../src/api/problem";
 import { startRun } from "../src/api/startRun";
 import type { LogPage, RunStarted, Summary, Turn } from "../src/api/types";
 import { emptyModel } from "../src/model/patch";
+import { timedKey } from "../src/state/composer";
 import { currentRun } from "../src/state/currentRun";
 import { LogStore } from "../src/state/logStore";
 import { hashOf, viewedFromHash } from "../src/state/route";
@@ -155,5 +156,13 @@ describe("LogStore", () => {
     log.retry();
     log.ensure(0, 10);
     expect(calls).toBe(2);
+  });
+});
+
+describe("timedKey", () => {
+  it("is a UUID of version 7 that begins with its time", () => {
+    const key = timedKey(0x01_9a_d2_c4_38_00);
+    expect(key).toMatch(/^019ad2c4-3800-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(timedKey(0)).not.toBe(timedKey(0));
   });
 });

@@ -108,10 +108,10 @@ pub fn judge(
 fn judge_write(policy: ApprovalPolicy, sandbox: SandboxMode, tool: &str) -> Verdict {
     match (sandbox, policy) {
         (SandboxMode::ReadOnly, _) => Verdict::Deny {
-            reason: format!("`{tool}` changes files, and the sandbox mode is read_only"),
+            reason: format!("{tool} changes files, and the sandbox mode is read_only"),
         },
         (_, ApprovalPolicy::Strict) => Verdict::Ask {
-            reason: format!("`{tool}` changes files, and the approval policy is strict"),
+            reason: format!("{tool} changes files, and the approval policy is strict"),
         },
         (_, ApprovalPolicy::OnRequest | ApprovalPolicy::Never) => Verdict::Allow,
     }
@@ -128,22 +128,22 @@ fn judge_command(
     match policy {
         ApprovalPolicy::Strict | ApprovalPolicy::OnRequest if leaves => Verdict::Ask {
             reason: format!(
-                "`{tool}` runs a command that is not known to only read, which leaves the \
+                "{tool} runs a command that is not known to only read, which leaves the \
                  read_only sandbox"
             ),
         },
         ApprovalPolicy::Strict => Verdict::Ask {
-            reason: format!("`{tool}` runs a command, and the approval policy is strict"),
+            reason: format!("{tool} runs a command, and the approval policy is strict"),
         },
         ApprovalPolicy::OnRequest if safe || sandbox == SandboxMode::DangerFullAccess => {
             Verdict::Allow
         }
         ApprovalPolicy::OnRequest => Verdict::Ask {
-            reason: format!("`{tool}` runs a command that is not known to only read"),
+            reason: format!("{tool} runs a command that is not known to only read"),
         },
         ApprovalPolicy::Never if leaves => Verdict::Deny {
             reason: format!(
-                "`{tool}` runs a command that is not known to only read; the sandbox mode is \
+                "{tool} runs a command that is not known to only read; the sandbox mode is \
                  read_only, and the approval policy never asks"
             ),
         },

@@ -129,16 +129,29 @@ impl Agents {
 }
 
 /// A new session that is asked for twice under one key gets one id, so that the second finds the
-/// first, also in another process.
+/// first, also in another process. A key that is a UUID of version 7 lends the id its time, so that
+/// the session is kept by its day like any other.
 fn keyed_session(key: &str) -> SessionId {
     let name = format!("threadline:{key}");
-    let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    let hash = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
+    let timed = uuid::Uuid::try_parse(key)
+        .ok()
+        .filter(|key| key.get_version_num() == 7);
+    let id = timed.map_or(hash, |timed| {
+        let mut bytes = *hash.as_bytes();
+        bytes[..6].copy_from_slice(&timed.as_bytes()[..6]);
+        bytes[6] = (bytes[6] & 0x0f) | 0x70;
+        uuid::Uuid::from_bytes(bytes)
+    });
     SessionId::from_uuid(id)
 }
 
 impl Agent {
     /// Starts a turn. On return its prompt is stored; the run goes on in a task of its own and
     /// holds the session open until it ends.
+    ///
+    /// Dropping the future between the two leaves a stored prompt that nobody runs; the session's
+    /// next opening closes it as interrupted. Spawn the call where that can happen.
     ///
     /// # Errors
     /// [`StartError`]; nothing was sent to a model then.

@@ -1,6 +1,12 @@
 //! `threadline serve`: the web page and the HTTP API, until a signal ends it in good order.
 
-use std::{io, net::SocketAddr, process::Stdio};
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+    process::Stdio,
+};
 
 use threadline_agent::{Agents, AgentsConfig};
 use threadline_server::{ServerConfig, check_listen, check_token, page_is_built};
@@ -16,6 +22,9 @@ use crate::{
     ui::{Tone, Ui},
 };
 
+/// A kept token shorter than this was not made here.
+const MIN_TOKEN: usize = 32;
+
 pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<Exit> {
     let address = resolve(&args.listen).await?;
     let refused = |error: threadline_server::ListenError| {
@@ -23,17 +32,15 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
             .hint("name a token: `threadline serve --listen ADDRESS --token TOKEN`")
     };
     check_listen(address, args.token.is_some()).map_err(refused)?;
-    let token = args.token.unwrap_or_else(random_token);
-    check_token(&token).map_err(refused)?;
+    if let Some(token) = &args.token {
+        check_token(token).map_err(refused)?;
+    }
     let store = store::open(settings)?;
     let chosen = providers::choose(ui, settings, None).await?;
     let demonstration = chosen.is_demonstration();
     let cwd = run::working_directory(None)?;
     let mut config = AgentsConfig::new(Some(store), chosen.models, cwd);
     run::apply_defaults(settings, &mut config);
-    let mut server = ServerConfig::new(Agents::new(config), token.clone());
-    server.allowed_hosts = args.allow_host;
-    server.demonstration = demonstration;
     let cancel = signals::listen(ui)?;
     let listener = TcpListener::bind(address)
         .await
@@ -41,6 +48,10 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
     let bound = listener
         .local_addr()
         .map_err(|error| not_bound(address, &error))?;
+    let token = args.token.unwrap_or_else(|| kept_token(ui, &settings.root));
+    let mut server = ServerConfig::new(Agents::new(config), token.clone());
+    server.allowed_hosts = args.allow_host;
+    server.demonstration = demonstration;
     let url = format!("http://{}/?token={token}", reachable(bound));
     ui.line(&format!("Threadline is at {}", ui.out(Tone::Strong, &url)))?;
     ui.line(&format!("Sessions are kept in {}", settings.root.display()))?;
@@ -61,6 +72,47 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
         })?;
     ui.note("Stopped; every run's end is logged.");
     Ok(Exit::Completed)
+}
+
+/// The token of the last start, kept beside the sessions and readable by its owner only: a page
+/// that was open when the server died goes on when it is started again.
+fn kept_token(ui: Ui, root: &Path) -> String {
+    let path = root.join("serve-token");
+    let held = std::fs::metadata(&path)
+        .ok()
+        .filter(|meta| meta.permissions().mode().trailing_zeros() >= 6)
+        .and_then(|_| std::fs::read_to_string(&path).ok())
+        .map(|token| token.trim().to_owned())
+        .filter(|token| token.len() >= MIN_TOKEN && check_token(token).is_ok());
+    if let Some(token) = held {
+        return token;
+    }
+    let token = random_token();
+    if let Err(error) = keep_token(root, &path, &token) {
+        ui.warning(&format!(
+            "the token cannot be kept in {}, so the next start makes another: {error}",
+            path.display()
+        ));
+    }
+    token
+}
+
+fn keep_token(root: &Path, path: &Path, token: &str) -> io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(root)?;
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    writeln!(file, "{token}")
 }
 
 /// Two random UUIDs: 244 bits from the operating system.

@@ -258,40 +258,83 @@ impl Files {
         }
     }
 
-    /// Makes a session's folder. Returns the folders that got a new entry, deepest first.
-    fn make_dirs(&self, id: &SessionId) -> Result<(PathBuf, Vec<PathBuf>), FileError> {
-        let mut changed = Vec::new();
+    /// Makes a session's folder.
+    fn make_dirs(&self, id: &SessionId) -> Result<PathBuf, FileError> {
         let mut path = self.root.clone();
-        self.make_root(&path, &mut changed)?;
+        self.make_root(&path)?;
         for part in layout::parts(id) {
-            let parent = path.clone();
             path.push(part);
-            if self.make_dir(&path)? {
-                changed.push(parent);
-            }
+            self.make_dir(&path)?;
         }
-        changed.reverse();
-        Ok((path, changed))
+        Ok(path)
     }
 
-    fn make_root(&self, path: &Path, changed: &mut Vec<PathBuf>) -> Result<(), FileError> {
+    /// Makes the root folder and those above it that are missing. When it is missing, all above it
+    /// are synced: how far an attempt got that died here cannot be seen.
+    fn make_root(&self, path: &Path) -> Result<(), FileError> {
         if self.vfs.metadata(path).at("looking at", path)?.is_some() {
             return Ok(());
         }
-        if let Some(parent) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            self.make_root(parent, changed)?;
-            changed.push(parent.to_owned());
+        let above = path
+            .ancestors()
+            .skip(1)
+            .filter(|path| !path.as_os_str().is_empty());
+        let above: Vec<_> = above.collect();
+        for parent in above.iter().rev() {
+            if self
+                .vfs
+                .metadata(parent)
+                .at("looking at", parent)?
+                .is_none()
+            {
+                self.make_dir(parent)?;
+            }
         }
-        self.make_dir(path).map(drop)
+        above
+            .iter()
+            .try_for_each(|parent| self.sync_leading(parent))?;
+        self.make_dir(path)
     }
 
-    fn make_dir(&self, path: &Path) -> Result<bool, FileError> {
+    /// Returns the folders whose entries lead to a session's own, deepest first. They are synced
+    /// also when they are not new: whoever made them may have died before syncing them.
+    fn leading(&self, dir: &Path) -> Vec<PathBuf> {
+        let inside = dir
+            .ancestors()
+            .skip(1)
+            .take_while(|path| path.starts_with(&self.root));
+        let above = self
+            .root
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        inside.chain(above).map(Path::to_owned).collect()
+    }
+
+    /// Syncs a session's folder and those that lead to it.
+    fn sync_place(&self, dir: &Path) -> Result<(), FileError> {
+        self.vfs.sync_dir(dir).at("syncing", dir)?;
+        self.leading(dir)
+            .iter()
+            .try_for_each(|path| self.sync_leading(path))
+    }
+
+    /// Syncs a folder. One above the root may be closed to us or read-only, and is then not ours to
+    /// care for.
+    fn sync_leading(&self, path: &Path) -> Result<(), FileError> {
+        use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+        match self.vfs.sync_dir(path) {
+            Err(error) if !path.starts_with(&self.root) => match error.kind() {
+                InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported => Ok(()),
+                _ => Err(error).at("syncing", path),
+            },
+            synced => synced.at("syncing", path),
+        }
+    }
+
+    fn make_dir(&self, path: &Path) -> Result<(), FileError> {
         match self.vfs.create_dir(path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error).at("creating", path),
         }
     }
@@ -341,14 +384,12 @@ impl Files {
         // Before the lock, because whoever is writing the session holds it; and under the lock,
         // because somebody may have created it between.
         exists()?;
-        let (dir, changed) = self.make_dirs(id).map_err(claim_failed)?;
+        let dir = self.make_dirs(id).map_err(claim_failed)?;
         let lock = self.lock(&dir)?;
         exists()?;
         let mut bytes = header_line.to_vec();
         bytes.extend_from_slice(batch);
-        let mut writer = self
-            .write_new(&dir, lock, &bytes, &changed)
-            .map_err(claim_failed)?;
+        let mut writer = self.write_new(&dir, lock, &bytes).map_err(claim_failed)?;
         writer.durable_seq = Some(last_seq);
         writer.hint.durable_seq = Some(last_seq);
         // Synced once, so that after a power cut there is evidence of what was acknowledged.
@@ -370,7 +411,6 @@ impl Files {
         dir: &Path,
         lock: Box<dyn VfsFile>,
         bytes: &[u8],
-        changed: &[PathBuf],
     ) -> Result<LogWriter, FileError> {
         let (new, log) = (dir.join(NEW_LOG), dir.join(LOG));
         let write = || -> Result<Box<dyn VfsFile>, FileError> {
@@ -381,16 +421,14 @@ impl Files {
             append_all(&*file, bytes).at("writing", &new)?;
             file.sync_data().at("syncing", &new)?;
             self.vfs.rename(&new, &log).at("renaming", &new)?;
-            self.vfs.sync_dir(dir).at("syncing", dir)?;
-            for parent in changed {
-                self.vfs.sync_dir(parent).at("syncing", parent)?;
-            }
+            self.sync_place(dir)?;
             Ok(file)
         };
         match write() {
             Ok(file) => {
                 let hint = self.new_hint(None);
                 Ok(LogWriter {
+                    files: self.clone(),
                     vfs: self.vfs.clone(),
                     dir: dir.to_owned(),
                     file: Some(file),
@@ -442,6 +480,7 @@ impl Files {
         let lock = self.lock(&dir)?;
         let before = Hint::read(&*lock);
         Ok(LogWriter {
+            files: self.clone(),
             vfs: self.vfs.clone(),
             hint: self.new_hint(before.as_ref()),
             durable_seq: before.and_then(|before| before.durable_seq),
@@ -505,6 +544,7 @@ fn append_all(file: &dyn VfsFile, bytes: &[u8]) -> io::Result<()> {
 
 /// The one writer of a session. Dropping it frees the session.
 pub struct LogWriter {
+    files: Files,
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     file: Option<Box<dyn VfsFile>>,
@@ -568,6 +608,14 @@ impl LogWriter {
         // The record may claim more than a log that was cut since it was copied here.
         self.durable_seq = self.durable_seq.min(self.last_seq);
         self.hint.durable_seq = self.hint.durable_seq.min(self.last_seq);
+        if self.durable_seq.is_none() {
+            // Whoever created the session may have died before it was on stable storage, or the
+            // record is lost: without one, a failed sync would leave no line to doubt from.
+            file.sync_data().at("syncing", path)?;
+            self.files.sync_place(&self.dir)?;
+            self.durable_seq = self.last_seq;
+            self.hint.durable_seq = self.last_seq;
+        }
         self.file = Some(file);
         self.hint.write(&*self.lock, &self.dir.join(LOCK))?;
         Ok(recovered)

@@ -34,9 +34,9 @@ pub(crate) struct Told {
 impl Fold {
     pub(crate) fn new(store: SessionStore, id: SessionId) -> Self {
         Self {
+            view: View::over(store.transcript()),
             store,
             id,
-            view: View::new(),
             stuck: false,
         }
     }

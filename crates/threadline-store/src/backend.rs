@@ -131,6 +131,7 @@ pub struct StoredHeader {
 
 /// What a claim or its start had to mend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Recovered {
     /// Torn bytes that were moved aside.
     pub torn: Torn,

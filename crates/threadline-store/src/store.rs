@@ -541,7 +541,9 @@ impl SessionStore {
         }
     }
 
-    pub(crate) fn transcript(&self) -> Transcript {
+    /// Returns the state of an empty log, to which this store's registered types are known.
+    #[must_use]
+    pub fn transcript(&self) -> Transcript {
         Transcript::with_registered(self.inside.registered.clone())
     }
 

@@ -81,15 +81,24 @@ export class Composer {
 
   /** The same task sent again after a lost connection keeps its key, so it cannot start twice. */
   #keyFor(content: string): string {
-    if (this.#attempt?.content !== content) this.#attempt = { key: randomKey(), content };
+    if (this.#attempt?.content !== content) this.#attempt = { key: timedKey(), content };
     return this.#attempt.key;
   }
 }
 
-/** `crypto.randomUUID` exists only in secure contexts; a plain-http page on a LAN has none. */
-function randomKey(): string {
+/**
+ * A UUID of version 7: a session made under this key is kept by the key's day.
+ * `crypto.randomUUID` makes no such id, and exists only in secure contexts.
+ */
+export function timedKey(now = Date.now()): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  const view = new DataView(bytes.buffer);
+  view.setUint16(0, Math.floor(now / 2 ** 32));
+  view.setUint32(2, now % 2 ** 32);
+  view.setUint8(6, (view.getUint8(6) & 0x0f) | 0x70);
+  view.setUint8(8, (view.getUint8(8) & 0x3f) | 0x80);
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }
 
 function readDraft(): string {

@@ -335,3 +335,24 @@ async fn the_first_message_tells_the_folder_once() {
     };
     assert_eq!((users(0), users(1)), (2, 3));
 }
+
+#[tokio::test]
+async fn a_timed_key_gives_an_id_of_its_time_and_others_an_id_of_the_key_alone() {
+    let world = World::new([]);
+    for (key, version) in [("01a22ba0-9206-745a-a02c-598d84a310bd", 7), ("anything", 5)] {
+        let keyed = RunInput {
+            idempotency_key: Some(key.into()),
+            ..task("x")
+        };
+        let run = start(&world.agents(), None, keyed.clone()).await;
+        run.wait().await;
+        let id = run.session_id().as_uuid().unwrap();
+        assert_eq!(id.get_version_num(), version);
+        assert_ne!(id.to_string(), key);
+        if version == 7 {
+            assert_eq!(id.to_string()[..13], key[..13]);
+        }
+        let again = world.agents().start(None, keyed).await.unwrap();
+        assert!(matches!(again, Started::Repeated { .. }));
+    }
+}

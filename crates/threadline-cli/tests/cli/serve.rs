@@ -20,6 +20,31 @@ fn send(address: &str, request: &str) -> String {
 }
 
 #[test]
+fn the_token_is_kept_so_that_an_open_page_outlives_its_server() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let token = || {
+        let mut running =
+            world.start(&["serve", "--provider", "offline", "--listen", "127.0.0.1:0"]);
+        let line = running.next_line().unwrap();
+        running.signal(Signal::KILL);
+        running.finish();
+        line.split_once("/?token=").unwrap().1.to_owned()
+    };
+    let first = token();
+    let path = world.store().join("serve-token");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(token(), first);
+    // One that others could have read is not used again, and nor is a garbled one.
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let second = token();
+    assert_ne!(second, first);
+    std::fs::write(&path, "short").unwrap();
+    assert_ne!(token(), second);
+}
+
+#[test]
 fn serve_prints_its_address_with_a_token_and_ends_in_good_order() {
     let strict = Strict::new([Reply::text("Some words").gate("a")]);
     let world = World::new().with_model(&strict);
