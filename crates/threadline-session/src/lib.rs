@@ -22,6 +22,7 @@ mod os_path;
 pub mod payload;
 mod request;
 mod surface;
+mod surrogates;
 mod transcript;
 mod view;
 
