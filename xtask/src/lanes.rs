@@ -142,7 +142,7 @@ pub(crate) const LANES: &[Lane] = &[
         when: When::Full,
         needs: &[Need::Page],
         steps: &[with(
-            cargo("doc --workspace --no-deps", Counter::Check),
+            cargo("doc --workspace --no-deps --all-features", Counter::Check),
             &[("RUSTDOCFLAGS", Env::Is("-D warnings"))],
         )],
     },

@@ -7,7 +7,7 @@
 //! spaces to a fixed length so that it is overwritten in place, with a checksum so that a torn one
 //! is no evidence at all.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use serde::{Deserialize, Serialize};
 use threadline_session::codec::{Crc, check_crc, crc32c};
@@ -68,16 +68,29 @@ impl Hint {
         (check_crc(line) == Crc::Match).then(|| serde_json::from_slice(line).ok())?
     }
 
-    /// Reads the record of an open lock file; `None` when there is none that can be believed.
+    /// Reads the record of an open lock file; `None` when there is none that can be believed, or
+    /// none can be read.
     pub(crate) fn read(file: &dyn VfsFile) -> Option<Self> {
-        let mut record = vec![0; HINT_BYTES];
-        let read = read_full(file, &mut record, 0).ok()?;
-        Self::decode(record.get(..read)?)
+        Self::load(file).ok().flatten()
     }
 
-    /// Reads the record of a lock file by its path.
-    pub(crate) fn read_at(vfs: &dyn Vfs, path: &Path) -> Option<Self> {
-        Self::read(&*vfs.open(path, Mode::Read).ok()?)
+    /// Reads the record as evidence: a failure is not the same as no record.
+    pub(crate) fn load(file: &dyn VfsFile) -> io::Result<Option<Self>> {
+        let mut record = vec![0; HINT_BYTES];
+        let read = read_full(file, &mut record, 0)?;
+        Ok(record.get(..read).and_then(Self::decode))
+    }
+
+    /// Reads the record of a lock file by its path, as evidence.
+    pub(crate) fn load_at(vfs: &dyn Vfs, path: &Path) -> Result<Option<Self>, FileError> {
+        match vfs.open(path, Mode::Read) {
+            Ok(file) => Self::load(&*file).at("reading", path),
+            Err(error) => match error.kind() {
+                // Who may not read it cannot write either, and reads without evidence.
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+                _ => Err(error).at("opening", path),
+            },
+        }
     }
 
     /// Overwrites the record. It is not synced: an older one is weaker evidence, never false.
@@ -90,7 +103,7 @@ impl Hint {
             match file.write_at(rest, done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).at("writing", path),
             }
         }

@@ -126,7 +126,7 @@ impl Files {
                 missing,
             ));
         };
-        let hint = Hint::read_at(&*self.vfs, &dir.join(LOCK));
+        let hint = Hint::load_at(&*self.vfs, &dir.join(LOCK)).map_err(failed)?;
         let evidence = Evidence::of(hint.as_ref(), &self.vfs.boot_id());
         let scanner = Scanner {
             file: &*file,
@@ -436,6 +436,7 @@ impl Files {
                     len: bytes.len() as u64,
                     hint,
                     durable_seq: None,
+                    doubted: false,
                     last_seq: None,
                     dead: None,
                 })
@@ -478,12 +479,15 @@ impl Files {
         }
         self.check_network()?;
         let lock = self.lock(&dir)?;
-        let before = Hint::read(&*lock);
+        let before = Hint::load(&*lock)
+            .at("reading", &dir.join(LOCK))
+            .map_err(claim_failed)?;
         Ok(LogWriter {
             files: self.clone(),
             vfs: self.vfs.clone(),
             hint: self.new_hint(before.as_ref()),
-            durable_seq: before.and_then(|before| before.durable_seq),
+            durable_seq: before.as_ref().and_then(|before| before.durable_seq),
+            doubted: before.is_none_or(|before| before.failed),
             dir,
             file: None,
             lock,
@@ -553,6 +557,8 @@ pub struct LogWriter {
     len: u64,
     hint: Hint,
     durable_seq: Option<u64>,
+    /// Whether the record on stable storage says, or may say, that a sync failed.
+    doubted: bool,
     last_seq: Option<u64>,
     /// The first failure, after which nothing is written any more.
     dead: Option<WriteError>,
@@ -617,7 +623,18 @@ impl LogWriter {
             self.hint.durable_seq = self.last_seq;
         }
         self.file = Some(file);
-        self.hint.write(&*self.lock, &self.dir.join(LOCK))?;
+        let lock = self.dir.join(LOCK);
+        let mut noted = self.hint.write(&*self.lock, &lock);
+        if self.doubted {
+            // Else the old record is back after a power cut, and what is acknowledged from here on
+            // would be doubted.
+            noted = noted.and_then(|()| self.lock.sync_data().at("syncing", &lock));
+            if noted.is_err() {
+                self.hint.failed = true;
+                self.note();
+            }
+        }
+        noted?;
         Ok(recovered)
     }
 

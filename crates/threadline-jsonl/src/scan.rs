@@ -87,11 +87,11 @@ impl<'a> Lines<'a> {
         self.base += self.at as u64;
         self.at = 0;
         let held = self.buf.len();
-        self.buf.resize(held + READ_BYTES, 0);
         let offset = self.base + held as u64;
-        let tail = self.buf.get_mut(held..).unwrap_or_default();
-        let read = read_full(self.file, tail, offset).at("reading", self.path)?;
-        self.buf.truncate(held + read);
+        let mut fresh = vec![0; READ_BYTES];
+        let read = read_full(self.file, &mut fresh, offset).at("reading", self.path)?;
+        self.buf
+            .extend_from_slice(fresh.get(..read).unwrap_or_default());
         Ok(read > 0)
     }
 

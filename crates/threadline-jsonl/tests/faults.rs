@@ -1,5 +1,7 @@
 //! Every operation fails in every way, once or from then on; nothing acknowledged is lost.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a test")]
+
 #[path = "crash/check.rs"]
 mod check;
 #[path = "crash/world.rs"]
@@ -37,11 +39,19 @@ enum Start {
     Created,
     /// Torn in the middle of a batch.
     Torn,
+    /// After a failed sync, whose record is on stable storage.
+    Doubted,
     /// Without the lock file, as after a copy or a cleaning.
     Unlocked,
 }
 
-const STARTS: [Start; 4] = [Start::Nothing, Start::Created, Start::Torn, Start::Unlocked];
+const STARTS: [Start; 5] = [
+    Start::Nothing,
+    Start::Created,
+    Start::Torn,
+    Start::Doubted,
+    Start::Unlocked,
+];
 
 fn setup(start: Start) -> (MemVfs, Session) {
     let vfs = MemVfs::new();
@@ -61,6 +71,21 @@ fn setup(start: Start) -> (MemVfs, Session) {
             session.tried.push(torn);
             vfs.put(&session.log(), &log).expect("a torn log");
         }
+        Start::Doubted => {
+            let (fault, op) = (Fault::SyncForgotten, Some(Op::SyncData));
+            let faulty = FaultVfs::new(
+                vfs.clone(),
+                Plan {
+                    op,
+                    nth: 1,
+                    fault,
+                    sticky: false,
+                },
+            );
+            let mut writer = session.resume(&world::files(&faulty).expect("a store"));
+            let writer = writer.as_mut().expect("a claim");
+            assert!(session.append(writer, 3, true).is_err());
+        }
         Start::Unlocked => {
             let bare = MemVfs::new();
             bare.put(&session.log(), &log).expect("a log");
@@ -75,7 +100,7 @@ fn work(vfs: &FaultVfs, session: &mut Session, start: Start) -> Fallible<()> {
     let files = files(vfs)?;
     let mut writer = match start {
         Start::Nothing => session.create(&files, 2)?,
-        Start::Created | Start::Torn | Start::Unlocked => session.resume(&files)?,
+        _ => session.resume(&files)?,
     };
     session.put_summary(&files).ok();
     for (events, sync) in [(1, false), (3, false), (2, true), (4, true), (1, false)] {

@@ -4,6 +4,7 @@
     clippy::disallowed_methods,
     reason = "real files and processes are the matter"
 )]
+#![allow(clippy::expect_used, clippy::panic, reason = "a test")]
 
 #[path = "crash/world.rs"]
 mod world;

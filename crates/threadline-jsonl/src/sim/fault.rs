@@ -88,9 +88,12 @@ impl Fault {
         match self {
             Self::Eio | Self::Eintr => true,
             Self::Enospc => !matches!(op, Op::Read | Op::Look | Op::Lock | Op::Remove),
-            Self::ShortOne | Self::ShortHalf | Self::ShortLast | Self::HalfThenEnospc => {
+            Self::ShortOne | Self::ShortHalf | Self::ShortLast => {
                 matches!(op, Op::Append | Op::WriteAt)
             }
+            // A block that is overwritten in place is there already: no space is found out before
+            // any of it is taken.
+            Self::HalfThenEnospc => op == Op::Append,
             Self::SyncLost | Self::SyncForgotten => op == Op::SyncData,
         }
     }

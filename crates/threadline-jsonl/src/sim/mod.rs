@@ -11,7 +11,9 @@ mod fate;
 mod fault;
 mod file;
 mod mem;
+mod stats;
 
 pub use fate::{Fate, FileFate, Kept};
 pub use fault::{Fault, FaultVfs, Op, Plan};
-pub use mem::{MemVfs, Stats};
+pub use mem::MemVfs;
+pub use stats::Stats;

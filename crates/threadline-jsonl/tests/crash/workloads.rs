@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use threadline_jsonl::sim::MemVfs;
+use threadline_jsonl::{layout, sim::MemVfs};
 
 use crate::world::{Fallible, ROOT, Session, files, text};
 
@@ -49,6 +49,31 @@ pub(crate) struct Workload {
 
 pub(crate) fn all() -> Vec<Workload> {
     vec![
+        Workload {
+            name: "large batches",
+            setup: one_created,
+            run: large,
+        },
+        Workload {
+            name: "many unsynced",
+            setup: one_created,
+            run: many_unsynced,
+        },
+        Workload {
+            name: "two writers in turn",
+            setup: one_torn,
+            run: in_turn,
+        },
+        Workload {
+            name: "garbled summary",
+            setup: one_garbled,
+            run: summary,
+        },
+        Workload {
+            name: "lock file lost",
+            setup: one_unlocked,
+            run: append_unsynced,
+        },
         Workload {
             name: "create",
             setup: nothing,
@@ -147,6 +172,26 @@ fn one_torn() -> (MemVfs, World) {
     (vfs, world)
 }
 
+/// With a summary that nobody can read.
+fn one_garbled() -> (MemVfs, World) {
+    let (vfs, world) = one_created();
+    let path = world.sessions[0].dir().join(layout::SUMMARY);
+    vfs.put(&path, b"{\"title\":").expect("a garbled summary");
+    (vfs, world)
+}
+
+/// Without its lock file, as a copy may be.
+fn one_unlocked() -> (MemVfs, World) {
+    let (vfs, world) = one_created();
+    let bare = MemVfs::new();
+    let lock = world.sessions[0].dir().join(layout::LOCK);
+    for path in vfs.files().into_iter().filter(|path| *path != lock) {
+        bare.put(&path, &vfs.content(&path).expect("a file"))
+            .expect("a copy");
+    }
+    (bare, world)
+}
+
 fn create(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
     let files = files(vfs)?;
     let session = &mut world.sessions[0];
@@ -236,4 +281,36 @@ fn two(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
     first.append(&mut one, 1, false).map_err(text)?;
     second.append(&mut two, 3, false).map_err(text)?;
     first.sync(&mut one).map_err(text)
+}
+
+fn large(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let session = &mut world.sessions[0];
+    let mut writer = session.resume(&files(vfs)?)?;
+    session.append(&mut writer, 9, true).map_err(text)?;
+    session.append(&mut writer, 12, false).map_err(text)?;
+    session.append(&mut writer, 16, true).map_err(text)
+}
+
+fn many_unsynced(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let session = &mut world.sessions[0];
+    let mut writer = session.resume(&files(vfs)?)?;
+    for round in 0..14 {
+        session
+            .append(&mut writer, 1 + round % 4, false)
+            .map_err(text)?;
+    }
+    session.sync(&mut writer).map_err(text)
+}
+
+fn in_turn(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
+    let files = files(vfs)?;
+    let session = &mut world.sessions[0];
+    for round in 1..=4 {
+        let mut writer = session.resume(&files)?;
+        session.append(&mut writer, round, false).map_err(text)?;
+        session
+            .append(&mut writer, 2, round % 2 == 0)
+            .map_err(text)?;
+    }
+    Ok(())
 }

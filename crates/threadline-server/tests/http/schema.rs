@@ -32,10 +32,10 @@ pub(crate) fn check(document: &Value, method: &str, path: &str, reply: &Reply) {
     let schema = &content
         .get(kind)
         .unwrap_or_else(|| panic!("{path} gives {kind}"))["schema"];
-    if kind.ends_with("json") {
-        if let Err(wrong) = conforms(document, schema, &reply.json()) {
-            panic!("{method} {path}: {wrong}");
-        }
+    if kind.ends_with("json")
+        && let Err(wrong) = conforms(document, schema, &reply.json())
+    {
+        panic!("{method} {path}: {wrong}");
     }
 }
 
@@ -68,10 +68,10 @@ fn conforms(document: &Value, schema: &Value, value: &Value) -> Result<(), Strin
             return Err(format!("{fits} of {key} fit {value}: {results:?}"));
         }
     }
-    if let Some(words) = schema["enum"].as_array() {
-        if !words.contains(value) {
-            return Err(format!("{value} is none of {words:?}"));
-        }
+    if let Some(words) = schema["enum"].as_array()
+        && !words.contains(value)
+    {
+        return Err(format!("{value} is none of {words:?}"));
     }
     let fits = match schema["type"].as_str() {
         Some("object") => value.is_object(),
