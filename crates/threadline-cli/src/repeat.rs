@@ -3,10 +3,7 @@
 use serde_json::json;
 use threadline_agent::RunPolicy;
 use threadline_session::SessionId;
-use threadline_session::{
-    Turn, TurnItem,
-    payload::{ChunkKind, EndReason},
-};
+use threadline_session::{Turn, payload::EndReason};
 use threadline_store::{ReadPos, SessionStore};
 
 use crate::{
@@ -47,7 +44,7 @@ pub(crate) async fn show(
     if json {
         lines(ui, store, id, turn, reason).await?;
     } else {
-        ui.line(&ui.foreign(&answer(turn)))?;
+        ui.line(&ui.foreign(&turn.answer()))?;
     }
     let exit = run::finished(ui, id, reason);
     ui.note(&run::go_on(ui, id));
@@ -87,27 +84,8 @@ async fn lines(
         "runId": head.run_id,
         "sessionId": id,
         "reason": reason,
-        "answer": answer(turn),
+        "answer": turn.answer(),
         "usage": head.usage,
         "durableSeq": head.end_seq,
     }))
-}
-
-/// Returns the text of the turn's last answer.
-fn answer(turn: &Turn) -> String {
-    let texts = turn.items.iter().rev().filter_map(|item| match item {
-        TurnItem::Assistant(message) => Some(
-            message
-                .parts
-                .iter()
-                .filter(|part| part.kind == ChunkKind::Text)
-                .map(|part| part.text.as_str())
-                .collect::<String>(),
-        ),
-        _ => None,
-    });
-    texts
-        .into_iter()
-        .find(|text| !text.is_empty())
-        .unwrap_or_default()
 }

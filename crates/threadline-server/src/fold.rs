@@ -2,9 +2,7 @@
 
 use threadline_agent::{ApprovalInfo, RunEvent, RunPolicy};
 use threadline_session::{
-    Patch, Payload, SessionId, Turn, TurnItem, View, closers,
-    codec::Line,
-    payload::{ChunkKind, EndReason},
+    Patch, Payload, SessionId, Turn, View, closers, codec::Line, payload::EndReason,
 };
 use threadline_store::{Durability, Entry, Follow, Followed, ReadError, ReadPos, SessionStore};
 use tokio::time::Instant;
@@ -164,7 +162,7 @@ impl Fold {
             run_id: turn.head.run_id.clone(),
             session_id: self.id.clone(),
             reason,
-            answer: answer(turn),
+            answer: turn.answer(),
             usage: turn.head.usage,
             durable_seq,
         })
@@ -181,25 +179,6 @@ impl Fold {
             .flatten()
             .collect()
     }
-}
-
-/// Returns the text of a turn's last message that has any.
-fn answer(turn: &Turn) -> String {
-    let texts = turn.items.iter().rev().filter_map(|item| match item {
-        TurnItem::Assistant(message) => Some(
-            message
-                .parts
-                .iter()
-                .filter(|part| part.kind == ChunkKind::Text)
-                .map(|part| part.text.as_str())
-                .collect::<String>(),
-        ),
-        _ => None,
-    });
-    texts
-        .into_iter()
-        .find(|text| !text.is_empty())
-        .unwrap_or_default()
 }
 
 /// What a watcher sees next.

@@ -52,6 +52,28 @@ pub struct Turn {
     pub items: Vec<TurnItem>,
 }
 
+impl Turn {
+    /// Returns the text of the turn's last message that has any: its answer, once it has ended.
+    #[must_use]
+    pub fn answer(&self) -> String {
+        let texts = self.items.iter().rev().filter_map(|item| match item {
+            TurnItem::Assistant(message) => Some(
+                message
+                    .parts
+                    .iter()
+                    .filter(|part| part.kind == ChunkKind::Text)
+                    .map(|part| part.text.as_str())
+                    .collect::<String>(),
+            ),
+            _ => None,
+        });
+        texts
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
+    }
+}
+
 /// A streamed or final part of an assistant message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ViewPart {

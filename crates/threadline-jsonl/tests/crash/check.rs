@@ -1,6 +1,10 @@
 //! The invariants, checked on an image after a crash.
 
-use threadline_jsonl::{Files, layout, sim::MemVfs, vfs::Vfs as _};
+use threadline_jsonl::{
+    Files, layout,
+    sim::{Kept, MemVfs},
+    vfs::Vfs as _,
+};
 use threadline_store::{ClaimError, LogEnd, UserSummary};
 
 use crate::world::{Fallible, Session, files, read, text};
@@ -131,6 +135,12 @@ pub(crate) fn recover(vfs: &MemVfs, session: &mut Session) -> Fallible<()> {
         let aside = vfs.content(recovered.moved_to.as_ref());
         check(aside.as_deref() == Some(cut), || {
             "torn bytes were lost (I10)".into()
+        })?;
+        let durable = vfs
+            .power_cut(Kept::Nothing)
+            .content(recovered.moved_to.as_ref());
+        check(durable.as_deref() == Some(cut), || {
+            "torn bytes are not on stable storage though they were cut (I10)".into()
         })?;
         let inside = recovered.moved_to.contains(layout::QUARANTINE);
         check(inside, || "torn bytes are not in quarantine (I10)".into())?;
