@@ -46,7 +46,7 @@ test("continue a session, then start a new one", async ({ app, server }) => {
   await app.send("the second");
   await app.ended(2);
   expect(await app.sessionId()).toBe(id);
-  await expect(app.turn(2)).toContainText("User messages in this conversation so far: 3.");
+  await expect(app.turn(2)).toContainText("User messages in this conversation so far: 2.");
   const run = app.byId("current-run").locator(".run-body");
   await expect(run).toHaveAttribute("data-session-id", id);
   await expect(run).not.toHaveAttribute("data-run-id", id);

@@ -117,7 +117,7 @@ fn text_answer(text: String, pause: Duration) -> Answer {
 }
 
 fn echo(said: &str, request: &Request) -> String {
-    let users = request.items.iter().filter(|item| is_user(item)).count();
+    let users = request.items.iter().filter(|item| is_said(item)).count();
     format!(
         "This is Threadline's offline demonstration. You said: \"{}\". \
          User messages in this conversation so far: {users}. \
@@ -128,6 +128,15 @@ fn echo(said: &str, request: &Request) -> String {
 
 fn is_user(item: &HistoryItem) -> bool {
     matches!(item, HistoryItem::User { .. })
+}
+
+/// What a person said: the harness tells the folder in a user message of its own, which would make
+/// the demonstration's count look wrong.
+fn is_said(item: &HistoryItem) -> bool {
+    let HistoryItem::User { content } = item else {
+        return false;
+    };
+    !plain_text(content).starts_with("Environment: ")
 }
 
 fn slow(line: &str) -> Option<Duration> {
