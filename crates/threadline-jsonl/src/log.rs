@@ -648,10 +648,12 @@ impl LogWriter {
     ) -> Result<PathBuf, FileError> {
         let dir = self.dir.join(QUARANTINE);
         match self.vfs.create_dir(&dir) {
-            Ok(()) => self.vfs.sync_dir(&self.dir).at("syncing", &self.dir)?,
+            Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).at("creating", &dir),
         }
+        // Also when it is not new: whoever made it may have died before syncing it.
+        self.vfs.sync_dir(&self.dir).at("syncing", &self.dir)?;
         let mut attempt = 0;
         let (kept, copy) = loop {
             let name = match attempt {
