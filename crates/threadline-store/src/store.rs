@@ -241,7 +241,9 @@ impl SessionStore {
             source: AppendError::Event(e),
         })?;
         let closed = events.len();
+        let last_seq = transcript.next_seq().checked_sub(1);
         let mut parts = self.parts(scan.header.header, encoder, transcript, scan.keys);
+        parts.durable_seq = self.stat(id).await?.acknowledged.min(last_seq);
         parts.recovered = recovered;
         let writer = SessionWriter::open(claim, parts);
         if !events.is_empty() {
@@ -574,6 +576,7 @@ impl SessionStore {
             encoder: encoder.with_max_event_bytes(options.max_event_bytes),
             transcript,
             keys,
+            durable_seq: None,
             durability: options.durability,
             clock: options.clock.clone(),
             recovered: None,

@@ -121,6 +121,8 @@ pub(crate) struct Parts {
     pub(crate) encoder: Encoder,
     pub(crate) transcript: Transcript,
     pub(crate) keys: Keys,
+    /// Last event known to be on stable storage: what was read may be in memory only.
+    pub(crate) durable_seq: Option<u64>,
     pub(crate) durability: Durability,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recovered: Option<Recovered>,
@@ -140,16 +142,12 @@ impl SessionWriter {
         let next_seq = parts.transcript.next_seq();
         let facts = Arc::new(StdMutex::new(parts.transcript.facts().clone()));
         let id = parts.header.id.clone();
-        let durable_seq = match state {
-            State::Open(_) => next_seq.checked_sub(1),
-            State::Pending { .. } | State::Dead(_) => None,
-        };
         let inner = Inner {
             id: id.clone(),
             state,
             encoder: parts.encoder,
             transcript: parts.transcript,
-            durable_seq,
+            durable_seq: parts.durable_seq,
             keys: parts.keys,
             durability: parts.durability,
         };

@@ -419,6 +419,22 @@ pub async fn a_flush_makes_everything_durable(fixture: Fixture) {
     assert!(stat.acknowledged.is_none_or(|seq| seq == 8), "{stat:?}");
 }
 
+/// What a dead writer had not made durable is not taken for durable because it can be read.
+pub async fn what_was_read_is_not_taken_for_durable(fixture: Fixture) {
+    let store = fixture.store();
+    let (writer, id) = begun(&store).await;
+    let unsynced = vec![turn_start(2), user("x"), turn_end(2)];
+    writer.record(unsynced, plain()).await.unwrap();
+    let acknowledged = store.stat(&id).await.unwrap().acknowledged;
+    drop(writer);
+    let writer = fixture.reopened().load(&id).await.unwrap().writer;
+    let appended = writer.record(vec![turn_start(3)], plain()).await.unwrap();
+    assert_eq!(appended.durable_seq, acknowledged);
+    assert_eq!(writer.flush().await.unwrap(), Some(10));
+    let stat = fixture.reopened().stat(&id).await.unwrap();
+    assert!(stat.acknowledged.is_none_or(|seq| seq == 10), "{stat:?}");
+}
+
 /// A time that jumps backwards or far ahead changes no order.
 pub async fn clocks_may_jump(fixture: Fixture) {
     let store = fixture.store();

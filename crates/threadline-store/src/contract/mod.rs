@@ -122,6 +122,7 @@ macro_rules! __contract_cases {
             append::a_barrier_moves_the_durable_mark,
             append::every_durability_level_keeps_its_promise,
             append::a_flush_makes_everything_durable,
+            append::what_was_read_is_not_taken_for_durable,
             append::clocks_may_jump,
             ending::an_interrupted_turn_is_closed_once,
             ending::closers_are_durable_when_the_session_is_open,
