@@ -153,6 +153,21 @@ fn skim_seq(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
 }
 
+/// Returns how many events the batch has that begins at a line, without parsing the line. The key
+/// stands behind the data, with nothing but a chain value and the checksum after it.
+fn skim_batch(line: &[u8]) -> Option<u64> {
+    const KEY: &[u8] = b",\"batch\":";
+    let tail = line.get(line.len().saturating_sub(160)..)?;
+    let at = memchr::memmem::rfind(tail, KEY)?;
+    let digits = tail.get(at + KEY.len()..)?;
+    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
+    let rest = digits.get(end..)?;
+    if !rest.starts_with(b",\"crc\":") && !rest.starts_with(b",\"chain\":") {
+        return None;
+    }
+    std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
+}
+
 /// Reads one log.
 pub(crate) struct Scanner<'a> {
     pub(crate) file: &'a dyn VfsFile,
@@ -211,8 +226,8 @@ impl Building {
 impl<'a> Scanner<'a> {
     /// Reads a page that starts with event `from.seq`.
     pub(crate) fn page(&self, from: ReadPos, max_bytes: usize) -> Result<Page, FileError> {
-        let offset = match from.hint.filter(|_| from.seq > 0) {
-            Some(hint) if self.starts_here(hint, from.seq)? => hint,
+        let (offset, inside) = match from.hint.filter(|_| from.seq > 0) {
+            Some(hint) if self.starts_here(hint, from.seq)? => (hint, None),
             _ => self.find(from.seq)?,
         };
         let mut lines = Lines::new(self.file, self.path, offset);
@@ -224,7 +239,8 @@ impl<'a> Scanner<'a> {
             from_seq: from.seq,
             bytes: 0,
             expected: from.seq,
-            batch: None,
+            // Who starts inside a batch sees the rest of it only if it is complete.
+            batch: inside.map(|(began, last)| (began, 0, last)),
         };
         loop {
             if building.bytes >= max_bytes && building.batch.is_none() {
@@ -347,17 +363,20 @@ impl<'a> Scanner<'a> {
     /// Finds where event `seq` starts, or belongs, by skimming from the front: behind the last line
     /// with a lower number. Lines that are no records are not passed over at the end, so that a
     /// page starts in front of damage and of torn bytes.
-    fn find(&self, seq: u64) -> Result<u64, FileError> {
+    ///
+    /// When that is inside a batch, where the batch began and its last event come with it.
+    fn find(&self, seq: u64) -> Result<(u64, Option<(u64, u64)>), FileError> {
         let mut lines = Lines::new(self.file, self.path, 0);
         // The header.
         lines.next()?;
         let mut at = lines.offset();
         let mut last = None;
+        let mut batch = None;
         if seq == 0 {
-            return Ok(at);
+            return Ok((at, batch));
         }
         while let Some(raw) = lines.next()? {
-            let Raw::Line { bytes, end, .. } = raw else {
+            let Raw::Line { start, end, bytes } = raw else {
                 continue;
             };
             match skim_seq(&bytes) {
@@ -365,11 +384,14 @@ impl<'a> Scanner<'a> {
                 Some(found) if last.is_none_or(|last| found > last) => {
                     last = Some(found);
                     at = end;
+                    if let Some(count) = skim_batch(&bytes).filter(|count| *count > 1) {
+                        batch = Some((start, found.saturating_add(count - 1)));
+                    }
                 }
                 Some(_) | None => {}
             }
         }
-        Ok(at)
+        Ok((at, batch.filter(|(_, last)| *last >= seq)))
     }
 }
 

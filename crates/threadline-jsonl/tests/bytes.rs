@@ -347,3 +347,21 @@ fn reading_from_any_event_gives_what_reading_all_gives_from_there() {
         }
     }
 }
+
+#[test]
+fn a_reader_that_starts_inside_an_incomplete_batch_sees_nothing_of_it() {
+    let fixture = Fixture::new();
+    // The batch is events 1 to 3; the last of them is missing, or cut.
+    for cut in [fixture.starts[3], fixture.starts[3] + 20] {
+        let all = fixture.read(&fixture.bytes[..cut]);
+        assert_eq!(all.seqs, [0]);
+        for seq in 2..=3 {
+            let from = ReadPos::at(seq);
+            let rest = read_from(&fixture.files(), &fixture.session.id, from, 1 << 20);
+            let rest = rest.expect("a log");
+            assert_eq!((rest.lines.len(), &rest.torn), (0, &all.torn), "from {seq}");
+        }
+    }
+    let whole = fixture.read(&fixture.bytes);
+    assert_eq!(whole.seqs, [0, 1, 2, 3, 4, 5]);
+}
