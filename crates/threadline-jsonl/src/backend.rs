@@ -16,12 +16,7 @@ use tokio::{
     sync::Semaphore,
 };
 
-use crate::{
-    RealVfs,
-    limits::PARALLEL_SYNCS,
-    log::{Files, LogWriter},
-    vfs::Vfs,
-};
+use crate::{RealVfs, files::Files, limits::PARALLEL_SYNCS, log::LogWriter, vfs::Vfs};
 
 /// Syncs of all sessions of the process. One thread syncing many files in turn would be many
 /// times slower than the file system's own merging of syncs that run at the same time.

@@ -14,6 +14,7 @@
 
 mod backend;
 mod counting;
+mod files;
 mod hint;
 pub mod layout;
 pub mod limits;
@@ -27,6 +28,7 @@ pub mod vfs;
 
 pub use backend::{JsonlBackend, JsonlOptions};
 pub use counting::{CountingVfs, Counts};
+pub use files::Files;
 pub use hint::Hint;
-pub use log::{Files, LogWriter};
+pub use log::LogWriter;
 pub use real::RealVfs;

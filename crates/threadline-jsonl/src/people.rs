@@ -6,10 +6,10 @@ use threadline_session::SessionId;
 use threadline_store::{BackendError, UserSummary};
 
 use crate::{
+    files::{Files, failed},
     layout::{NEW_SUMMARY, QUARANTINE, SUMMARY, SUMMARY_LOCK},
     limits::{LOCK_TRIES, MAX_SUMMARY_BYTES},
-    log::{Files, failed},
-    vfs::{At as _, FileError, Mode, read_full},
+    vfs::{At as _, FileError, Mode, append_all, read_full},
 };
 
 enum Found {
@@ -112,11 +112,7 @@ impl Files {
             self.vfs.remove_file(&new).at("removing", &new)?;
         }
         let file = self.vfs.open(&new, Mode::CreateNew).at("creating", &new)?;
-        let mut rest: &[u8] = &bytes;
-        while !rest.is_empty() {
-            let taken = file.append(rest).at("writing", &new)?;
-            rest = rest.get(taken.max(1)..).unwrap_or_default();
-        }
+        append_all(&*file, &bytes).at("writing", &new)?;
         file.sync_data().at("syncing", &new)?;
         self.vfs.rename(&new, &path).at("renaming", &new)?;
         self.vfs.sync_dir(dir).at("syncing", dir)

@@ -165,3 +165,17 @@ pub(crate) fn read_full(file: &dyn VfsFile, buf: &mut [u8], offset: u64) -> io::
     }
     Ok(done)
 }
+
+/// Appends all bytes, with as many writes as the system takes.
+pub(crate) fn append_all(file: &dyn VfsFile, bytes: &[u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match file.append(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -2,7 +2,7 @@
 //!
 //! A backend supplies a constructor of an empty store and gets one test per case:
 //!
-//! ```ignore
+//! ```text
 //! async fn make() -> threadline_store::contract::Fixture { /* ... */ }
 //! threadline_store::contract_tests!(make);
 //! ```
