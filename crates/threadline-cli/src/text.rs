@@ -2,21 +2,7 @@
 
 use jiff::Timestamp;
 use threadline_session::SessionId;
-
-/// Returns an error with its causes, each said once.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        source = error.source();
-    }
-    text
-}
+pub(crate) use threadline_store::error_chain as chain;
 
 /// Returns a time in UTC to the second.
 pub(crate) fn moment(unix_ms: u64) -> String {

@@ -10,6 +10,7 @@ use threadline_agent::{AnswerError, Failure, StartError};
 use threadline_session::RequestError;
 use threadline_store::{
     AppendError, CreateError, DeleteError, ListError, OpenError, ReadError, UpdateError,
+    error_chain,
 };
 
 macro_rules! codes {
@@ -241,7 +242,7 @@ fn start_code(error: &StartError) -> Code {
 
 impl From<ReadError> for Problem {
     fn from(error: ReadError) -> Self {
-        let problem = Self::new(read_code(&error), sentence(&error));
+        let problem = Self::new(read_code(&error), error_chain(&error));
         match error {
             ReadError::Corrupt { id, .. } => {
                 problem.hint(format!("see all findings with `threadline verify {id}`"))
@@ -257,7 +258,7 @@ impl From<StartError> for Problem {
         let hint = error.hint();
         let problem = Self {
             hint,
-            ..Self::new(start_code(&error), sentence(&error))
+            ..Self::new(start_code(&error), error_chain(&error))
         };
         match error {
             StartError::EmptyTask => problem.at("task"),
@@ -271,7 +272,7 @@ impl From<ListError> for Problem {
     fn from(error: ListError) -> Self {
         match error {
             ListError::Cursor => Self::field("cursor", error.to_string()),
-            ListError::Backend(_) => Self::new(Code::StorageError, sentence(&error)),
+            ListError::Backend(_) => Self::new(Code::StorageError, error_chain(&error)),
         }
     }
 }
@@ -298,7 +299,7 @@ impl From<DeleteError> for Problem {
             DeleteError::Locked { holder, .. } => {
                 Self::new(Code::Locked, error.to_string()).hint(format!("end {holder} first"))
             }
-            DeleteError::Backend(_) => Self::new(Code::StorageError, sentence(&error)),
+            DeleteError::Backend(_) => Self::new(Code::StorageError, error_chain(&error)),
         }
     }
 }
@@ -320,21 +321,6 @@ impl From<RequestError> for Problem {
             RequestError::Serialize { .. } => Self::new(Code::Internal, error.to_string()),
         }
     }
-}
-
-/// The error with its causes, without repeating what a message already holds.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -207,6 +207,23 @@ pub enum ListError {
     Backend(#[from] BackendError),
 }
 
+/// Returns an error with its causes as one sentence, without repeating what a message already
+/// holds.
+#[must_use]
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 pub(crate) fn header_error(id: &SessionId, error: HeaderReadError) -> ReadError {
     match error {
         HeaderReadError::Backend(error) => ReadError::Backend(error),

@@ -14,6 +14,7 @@ mod follow;
 pub mod limits;
 mod list;
 mod memory;
+mod scan;
 mod store;
 mod summary;
 mod verify;
@@ -25,6 +26,7 @@ pub use backend::{
 };
 pub use error::{
     AppendError, CreateError, DeleteError, ListError, OpenError, ReadError, UpdateError,
+    error_chain,
 };
 pub use follow::{Follow, Followed};
 pub use list::{Archived, ListFilter, ListPage};

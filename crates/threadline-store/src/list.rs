@@ -9,10 +9,7 @@ use threadline_session::{SessionId, Status, payload::ModelRef};
 
 use crate::{
     BackendError, Damage, ListError, ReadError, SessionStatus, SessionStore, SessionSummary, Stamp,
-    Stat,
-    limits::MAX_LIST_LIMIT,
-    store::{ScanFacts, sentence},
-    summary::SummaryError,
+    Stat, error_chain, limits::MAX_LIST_LIMIT, store::ScanFacts, summary::SummaryError,
 };
 
 /// Which sessions a list shows as far as archiving goes.
@@ -198,7 +195,7 @@ fn row_error(error: &ReadError) -> SummaryError {
     };
     SummaryError {
         code,
-        message: sentence(error),
+        message: error_chain(error),
         file: None,
         offset: None,
         seq: None,

@@ -7,8 +7,8 @@ use std::{
 };
 
 use threadline_session::{
-    ApplyError, Facts, Header, Request, RequestError, SessionId, Transcript, View, chain::Chain,
-    closers, codec::Encoder, types,
+    Facts, Header, Request, RequestError, SessionId, Transcript, View, chain::Chain, closers,
+    codec::Encoder, types,
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     limits::{MAX_TAGS, MAX_TITLE_CHARS, PAGE_BYTES},
     list::{self, FactsCache},
     verify,
-    writer::{Keys, Parts, Tail, chain},
+    writer::{Keys, Parts, Tail},
 };
 
 /// Where the store takes the time from.
@@ -211,7 +211,7 @@ impl SessionStore {
             Ok(writer) => writer,
             Err(error) => return Err(self.not_claimed(id, error)),
         };
-        let scan = self.scan(id).await?;
+        let scan = self.scan(id, self.transcript()).await?;
         if let Some(damage) = scan.damage.into_iter().next() {
             return Err(ReadError::Corrupt {
                 id: id.clone(),
@@ -235,7 +235,7 @@ impl SessionStore {
             .await
             .map_err(|error| not_begun(id, error))?;
         let encoder = Encoder::new(scan.chain);
-        let transcript = scan.view.into_transcript();
+        let transcript = scan.state;
         let events = closers(&transcript).map_err(|e| OpenError::Recovery {
             id: id.clone(),
             source: AppendError::Event(e),
@@ -274,8 +274,8 @@ impl SessionStore {
     /// [`ReadError`]: not found, or a header that cannot be read.
     pub async fn inspect(&self, id: &SessionId) -> Result<Inspected, ReadError> {
         let stat = self.stat(id).await?;
-        let scan = self.scan(id).await?;
-        let mut view = scan.view;
+        let scan = self.scan(id, View::over(self.transcript())).await?;
+        let mut view = scan.state;
         let mut unstored = 0;
         if stat.writer.is_none() && scan.damage.is_empty() && scan.unsupported.is_none() {
             // The same events that opening would append: readers and writers see one history.
@@ -604,33 +604,6 @@ impl SessionStore {
             ClaimError::Backend(error) => ReadError::Backend(error).into(),
         }
     }
-
-    /// Folds the whole log, page by page.
-    async fn scan(&self, id: &SessionId) -> Result<Scan, ReadError> {
-        let header = self.header(id).await?;
-        let mut scan = Scan {
-            chain: Chain::new(),
-            view: View::over(self.transcript()),
-            keys: Keys::default(),
-            next: ReadPos::default(),
-            torn: None,
-            damage: Vec::new(),
-            unsupported: None,
-            header,
-        };
-        scan.chain.line(&scan.header.line);
-        loop {
-            let page = self.inside.backend.page(id, scan.next, PAGE_BYTES).await?;
-            for entry in &page.entries {
-                scan.take(entry);
-            }
-            scan.next = page.next;
-            if page.end {
-                scan.torn = page.torn;
-                return Ok(scan);
-            }
-        }
-    }
 }
 
 /// A step's request, rebuilt.
@@ -642,49 +615,6 @@ pub struct RebuiltRequest {
     pub seq: u64,
     /// What the log recorded of it.
     pub start: threadline_session::payload::StepStart,
-}
-
-struct Scan {
-    header: StoredHeader,
-    chain: Chain,
-    view: View,
-    keys: Keys,
-    next: ReadPos,
-    torn: Option<Torn>,
-    damage: Vec<Damage>,
-    unsupported: Option<String>,
-}
-
-impl Scan {
-    fn take(&mut self, entry: &Entry) {
-        let line = match entry {
-            Entry::Damage(damage) => {
-                self.damage.push(damage.clone());
-                return;
-            }
-            Entry::Line(line) => line,
-        };
-        self.chain.follow(line);
-        if let Some(key) = &line.key {
-            self.keys.note(key, line.event.seq);
-        }
-        if !self.damage.is_empty() || self.unsupported.is_some() {
-            return;
-        }
-        match self.view.apply(&line.event) {
-            Ok(_) => {}
-            Err(error @ (ApplyError::UnknownType { .. } | ApplyError::Payload(_))) => {
-                self.unsupported = Some(error.to_string());
-            }
-            Err(error @ ApplyError::OutOfOrder { .. }) => self.damage.push(Damage {
-                file: self.header.header.id.to_string(),
-                offset: 0,
-                bytes: line.raw.len() as u64,
-                seq: line.event.seq,
-                reason: error.to_string(),
-            }),
-        }
-    }
 }
 
 fn entry_seq(entry: &Entry) -> u64 {
@@ -747,8 +677,8 @@ pub(crate) struct ScanFacts {
 
 impl SessionStore {
     pub(crate) async fn scan_facts(&self, id: &SessionId) -> Result<ScanFacts, ReadError> {
-        let scan = self.scan(id).await?;
-        let transcript = scan.view.transcript();
+        let scan = self.scan(id, self.transcript()).await?;
+        let transcript = &scan.state;
         Ok(ScanFacts {
             facts: transcript.facts().clone(),
             status: transcript.status(),
@@ -762,8 +692,4 @@ impl SessionStore {
             unsupported: scan.unsupported,
         })
     }
-}
-
-pub(crate) fn sentence(error: &dyn std::error::Error) -> String {
-    chain(error)
 }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    AppendError, Backend, ClaimError, Durability, Recovered, WriteError, Writer,
+    AppendError, Backend, ClaimError, Durability, Recovered, WriteError, Writer, error_chain,
     limits::REMEMBERED_KEYS, store::Clock,
 };
 
@@ -447,7 +447,7 @@ impl Inner {
                 reason: "the store vanished while creating".into(),
             },
             ClaimError::Backend(error) => AppendError::Poisoned {
-                reason: chain(&error),
+                reason: error_chain(&error),
             },
         }
     }
@@ -463,19 +463,4 @@ impl Inner {
         self.state = State::Dead(error.clone());
         error
     }
-}
-
-/// Joins an error and its causes into one sentence.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
-    }
-    text
 }
