@@ -25,6 +25,7 @@ mod surface;
 mod surrogates;
 mod transcript;
 mod view;
+mod vocabulary;
 
 pub use closers::{INTERRUPTED_MARK, closers, closing};
 pub use event::{Event, EventError, types};
@@ -32,9 +33,9 @@ pub use header::{Base, FORMAT, FORMAT_VERSION, Header, HeaderError, Origin, Pare
 pub use ids::{IdError, RunId, SessionId};
 pub use normalise::{HistoryItem, NormaliseReport, normalise};
 pub use os_path::OsPath;
-pub use payload::Payload;
 pub use request::{Fingerprint, Request, RequestError};
 pub use transcript::{
     ApplyError, CallKey, Change, Facts, Item, OpenCall, PendingApproval, Queued, Status, Transcript,
 };
 pub use view::{Patch, Turn, TurnHead, TurnItem, View};
+pub use vocabulary::Payload;
