@@ -331,12 +331,6 @@ impl View {
         &self.transcript
     }
 
-    /// Gives up the read model for the state underneath.
-    #[must_use]
-    pub fn into_transcript(self) -> Transcript {
-        self.transcript
-    }
-
     /// Returns all turns.
     #[must_use]
     pub fn turns(&self) -> &[Turn] {
