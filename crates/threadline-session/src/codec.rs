@@ -20,6 +20,8 @@ const CRC_KEY: &[u8] = b",\"crc\":\"";
 const CRC_TAIL: usize = CRC_KEY.len() + 8 + 2;
 const CHAIN_KEY: &[u8] = b",\"chain\":\"";
 const CHAIN_TAIL: usize = CHAIN_KEY.len() + 64 + 1;
+/// Length of a turn end's chain value and checksum at the end of its line.
+pub(crate) const CHAIN_AND_CRC: usize = CHAIN_TAIL + CRC_TAIL;
 
 /// CRC-32C (Castagnoli) of some bytes.
 #[must_use]
@@ -139,6 +141,17 @@ impl Encoder {
     pub fn with_max_event_bytes(mut self, bytes: usize) -> Self {
         self.max_event_bytes = bytes;
         self
+    }
+
+    /// Returns the chain as it stands.
+    #[must_use]
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// Notes a line that is stored already, trusting the chain value that it carries.
+    pub fn follow(&mut self, line: &Line) {
+        self.chain.follow(line);
     }
 
     /// Notes a header line (with its LF) that opens the log.
@@ -330,6 +343,40 @@ impl Line {
         let tail = CHAIN_TAIL + if self.verified { CRC_TAIL } else { 1 };
         let cut = self.raw.len().saturating_sub(tail);
         self.raw.get(..cut).unwrap_or_default()
+    }
+}
+
+/// Returns the number at the fixed start of an event line, without parsing the line.
+#[must_use]
+pub fn skim_seq(line: &[u8]) -> Option<u64> {
+    let digits = line.strip_prefix(b"{\"seq\":")?;
+    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
+    if digits.get(end) != Some(&b',') {
+        return None;
+    }
+    std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
+}
+
+/// Checks that a line (without its LF) is a certain event, as cheaply as its checksum allows.
+///
+/// # Errors
+/// [`LineError`]; a line without a checksum is decoded in full.
+pub fn check_raw(raw: &[u8], seq: u64) -> Result<(), LineError> {
+    let found = match check_crc(raw) {
+        Crc::Mismatch => return Err(LineError::Checksum),
+        Crc::Match => skim_seq(raw),
+        Crc::Absent => None,
+    };
+    let found = match found {
+        Some(found) => found,
+        None => Line::decode(raw)?.event.seq,
+    };
+    if found == seq {
+        Ok(())
+    } else {
+        Err(LineError::Malformed {
+            reason: format!("event {found} stands where event {seq} belongs"),
+        })
     }
 }
 

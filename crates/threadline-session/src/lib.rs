@@ -14,6 +14,7 @@ pub mod chain;
 mod closers;
 pub mod codec;
 mod event;
+mod frozen;
 mod header;
 mod ids;
 pub mod limits;
@@ -21,6 +22,7 @@ mod normalise;
 mod os_path;
 pub mod payload;
 mod request;
+mod skim;
 mod surface;
 mod surrogates;
 mod transcript;
@@ -29,13 +31,17 @@ mod vocabulary;
 
 pub use closers::{INTERRUPTED_MARK, closers, closing};
 pub use event::{Event, EventError, types};
+pub use frozen::ThawError;
 pub use header::{Base, FORMAT, FORMAT_VERSION, Header, HeaderError, Origin, Parent};
 pub use ids::{IdError, RunId, SessionId};
 pub use normalise::{HistoryItem, NormaliseReport, normalise};
 pub use os_path::OsPath;
 pub use request::{Fingerprint, Request, RequestError};
+pub use skim::Skimmed;
+pub use surface::Place;
 pub use transcript::{
-    ApplyError, CallKey, Change, Facts, Item, OpenCall, PendingApproval, Queued, Status, Transcript,
+    ApplyError, CallKey, Change, Facts, Item, OpenCall, PendingApproval, Queued, Status, SurfaceAt,
+    Transcript,
 };
 pub use view::{Patch, Turn, TurnHead, TurnItem, View};
 pub use vocabulary::Payload;

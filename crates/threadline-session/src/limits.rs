@@ -20,3 +20,6 @@ pub const FIRST_PROMPT_CHARS: usize = 200;
 
 /// Bytes of live tool output kept per call in the read model; the log keeps all of it.
 pub const VIEW_OUTPUT_BYTES: usize = 64 << 10;
+
+/// Steps of the surface's making that are kept before they are folded together.
+pub const SURFACE_NODES: usize = 4096;

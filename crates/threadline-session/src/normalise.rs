@@ -1,5 +1,7 @@
 //! From the surface to a history that every provider accepts.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::{
@@ -94,7 +96,7 @@ pub fn normalise(
             Item::ToolResult(_) => report.orphan_results += 1,
             Item::Assistant(message) => {
                 let calls: Vec<_> = message.calls().collect();
-                let mut results: Vec<&ToolResult> = Vec::new();
+                let mut results: Vec<Arc<ToolResult>> = Vec::new();
                 while results.len() < calls.len() {
                     let Some((_, Item::ToolResult(result))) = surface.peek() else {
                         break;
@@ -102,7 +104,7 @@ pub fn normalise(
                     if !calls.iter().any(|call| call.call_id == result.call_id) {
                         break;
                     }
-                    results.push(result);
+                    results.push(result.clone());
                     surface.next();
                 }
                 let content = assistant_parts(&message.content, &mut report);

@@ -53,6 +53,14 @@ pub enum RequestError {
     /// No turn has begun, so there is no model to ask.
     #[error("the session has no turn, so it has no request")]
     NoTurn,
+    /// Content that the request needs is not in memory, or is of a shape this version cannot read.
+    #[error(
+        "the content of event {seq} cannot be read, and the model must not miss it: verify the session"
+    )]
+    Unheld {
+        /// The event.
+        seq: u64,
+    },
     /// The request does not serialize.
     #[error("the request cannot be serialized: {reason}")]
     Serialize {
@@ -65,9 +73,13 @@ impl Request {
     /// Builds the request that the transcript's next step sends.
     ///
     /// # Errors
-    /// [`RequestError::NoTurn`] before the first turn.
+    /// [`RequestError::NoTurn`] before the first turn; [`RequestError::Unheld`] when an item's
+    /// content is missing.
     pub fn build(transcript: &Transcript) -> Result<(Self, NormaliseReport), RequestError> {
         let context = transcript.context().ok_or(RequestError::NoTurn)?;
+        if let Some(seq) = transcript.unheld() {
+            return Err(RequestError::Unheld { seq });
+        }
         let target = ModelRef {
             provider: context.provider.clone(),
             name: context.model.clone(),

@@ -2,20 +2,44 @@
 //!
 //! Every event that changes what the model sees adds one node that names its parent. Moving the
 //! head is therefore only a matter of walking back to the root and doing the operations again; no
-//! content is held here, only sequence numbers.
+//! content is held here, only sequence numbers and the places of their lines.
+//!
+//! The tree does not grow without bound: what lies before a *horizon* is folded into one base. A
+//! head that moves behind the horizon needs the surface of that point from outside.
 
-use std::collections::HashSet;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::SURFACE_NODES;
+
+/// Where a line is kept. Opaque to everyone but the storage; all zero when it is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Byte offset of the line in its log.
+    pub at: u64,
+    /// Its length in bytes, LF included.
+    pub len: u32,
+}
 
 /// A tool call of an assistant message on the surface.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallSlot {
     pub(crate) call_id: String,
     pub(crate) started: Option<u64>,
-    pub(crate) result: Option<u64>,
+    pub(crate) result: Option<(u64, Place)>,
+    /// Whether a head has moved back to where the call had no result. A rewind undoes no tool, so
+    /// nobody may be told that such a call never ran.
+    doubtful: bool,
+}
+
+impl CallSlot {
+    /// Whether the call ran, or may have.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.started.is_some() || self.doubtful
+    }
 }
 
 /// What an item is, as far as its place matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SlotKind {
     System,
     Plain,
@@ -24,11 +48,20 @@ pub(crate) enum SlotKind {
 }
 
 /// One item of the surface. The results of its calls live inside it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slot {
     pub(crate) seq: u64,
+    pub(crate) place: Place,
     pub(crate) kind: SlotKind,
     pub(crate) calls: Vec<CallSlot>,
+}
+
+impl Slot {
+    /// Returns the events whose content the item needs, in the order the model sees them.
+    pub(crate) fn events(&self) -> impl Iterator<Item = (u64, Place)> {
+        let results = self.calls.iter().filter_map(|call| call.result);
+        std::iter::once((self.seq, self.place)).chain(results)
+    }
 }
 
 /// Where a call stands: its assistant message and its position among that message's calls.
@@ -42,11 +75,13 @@ pub(crate) struct CallPlace {
 enum Op {
     Push {
         kind: SlotKind,
+        place: Place,
         calls: Box<[String]>,
     },
     Start(CallPlace),
-    Result(CallPlace),
+    Result(CallPlace, Place),
     Compact {
+        place: Place,
         from: u64,
         to: u64,
         kept: Box<[u64]>,
@@ -60,41 +95,52 @@ struct Node {
     op: Op,
 }
 
-/// The surface and how it came to be.
+/// The surface and how it came to be since the horizon.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surface {
+    /// The surface right before event `horizon`.
+    base: Vec<Slot>,
+    horizon: u64,
     nodes: Vec<Node>,
     tip: Option<usize>,
     /// The tip in force after each event that changed it.
     timeline: Vec<(u64, Option<usize>)>,
     slots: Vec<Slot>,
-    /// Calls that were ever started, also behind a head that has moved back: a rewind undoes no
-    /// tool, so nobody may be told that such a call never ran.
-    began: HashSet<CallPlace>,
 }
 
 impl Surface {
+    /// Starts with what the surface is right before event `horizon`.
+    pub(crate) fn starting(slots: Vec<Slot>, horizon: u64) -> Self {
+        Self {
+            base: slots.clone(),
+            horizon,
+            slots,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    pub(crate) fn push(&mut self, seq: u64, kind: SlotKind, calls: Vec<String>) {
-        self.grow(
-            seq,
-            Op::Push {
-                kind,
-                calls: calls.into(),
-            },
-        );
+    pub(crate) fn into_slots(self) -> Vec<Slot> {
+        self.slots
     }
 
-    pub(crate) fn compact(&mut self, seq: u64, from: u64, to: u64, kept: &[u64]) {
+    pub(crate) fn push(&mut self, seq: u64, place: Place, kind: SlotKind, calls: Vec<String>) {
+        let calls = calls.into();
+        self.grow(seq, Op::Push { kind, place, calls });
+    }
+
+    pub(crate) fn compact(&mut self, seq: u64, place: Place, from: u64, to: u64, kept: &[u64]) {
+        let kept = kept.into();
         self.grow(
             seq,
             Op::Compact {
+                place,
                 from,
                 to,
-                kept: kept.into(),
+                kept,
             },
         );
     }
@@ -105,22 +151,43 @@ impl Surface {
             call.call_id == call_id && call.result.is_none() && call.started.is_none()
         })?;
         self.grow(seq, Op::Start(place));
-        self.began.insert(place);
         Some(place)
     }
 
     /// Answers the unanswered call with this id in the newest message that has one: a started
     /// call before one that is not.
-    pub(crate) fn answer(&mut self, seq: u64, call_id: &str) -> Option<CallPlace> {
+    pub(crate) fn answer(&mut self, seq: u64, at: Place, call_id: &str) -> Option<CallPlace> {
         let open = |call: &CallSlot| call.call_id == call_id && call.result.is_none();
         let place = self
             .find(|call| open(call) && call.started.is_some())
             .or_else(|| self.find(open))?;
-        self.grow(seq, Op::Result(place));
+        self.grow(seq, Op::Result(place, at));
         Some(place)
     }
 
-    /// Makes the surface what it was right after `seq`.
+    /// Returns the open call that something said about this id is about: in the newest message
+    /// that has one, a started call before one that is not.
+    pub(crate) fn about(&self, call_id: &str) -> Option<CallPlace> {
+        let open = |call: &CallSlot| call.call_id == call_id && call.result.is_none();
+        let newest = self.find(open)?;
+        let slot = self
+            .slots
+            .iter()
+            .rev()
+            .find(|s| s.seq == newest.assistant)?;
+        let started = slot
+            .calls
+            .iter()
+            .position(|call| open(call) && call.started.is_some());
+        Some(started.map_or(newest, |index| CallPlace { index, ..newest }))
+    }
+
+    /// Whether what the surface was right after an event can be told from what is kept here.
+    pub(crate) fn reaches(&self, seq: u64) -> bool {
+        seq.saturating_add(1) >= self.horizon
+    }
+
+    /// Makes the surface what it was right after `seq`, which must be within reach.
     pub(crate) fn move_head(&mut self, at: u64, seq: u64) {
         let found = self.timeline.partition_point(|(s, _)| *s <= seq);
         let tip = found
@@ -130,6 +197,38 @@ impl Surface {
         self.tip = tip;
         self.timeline.push((at, tip));
         self.rebuild();
+        doubt(&mut self.slots);
+    }
+
+    /// Makes the surface what somebody else has found it to be at an earlier point.
+    pub(crate) fn replace(&mut self, at: u64, mut slots: Vec<Slot>) {
+        doubt(&mut slots);
+        *self = Self::starting(slots, at.saturating_add(1));
+    }
+
+    /// Folds everything into the base once the tree has become much larger than the surface, with
+    /// `next` as the new horizon. Returns whether it did.
+    pub(crate) fn prune(&mut self, next: u64) -> bool {
+        let live: usize = self.slots.iter().map(|slot| 1 + slot.calls.len()).sum();
+        if self.nodes.len() < SURFACE_NODES || self.nodes.len() < 4 * live {
+            return false;
+        }
+        self.settle(next);
+        true
+    }
+
+    /// Folds everything into the base, with `next` as the new horizon.
+    pub(crate) fn settle(&mut self, next: u64) {
+        let mut slots = std::mem::take(&mut self.slots);
+        // Of several system prompts only the last counts, and no head can bring back another.
+        let last = slots.iter().rposition(|slot| slot.kind == SlotKind::System);
+        let mut index = 0;
+        slots.retain(|slot| {
+            let stays = slot.kind != SlotKind::System || Some(index) == last;
+            index += 1;
+            stays
+        });
+        *self = Self::starting(slots, next);
     }
 
     /// Calls on the surface that have no result, in order.
@@ -149,11 +248,6 @@ impl Surface {
                     )
                 })
         })
-    }
-
-    /// Returns whether a call was ever started, wherever the head is now.
-    pub(crate) fn began(&self, place: CallPlace) -> bool {
-        self.began.contains(&place)
     }
 
     fn find(&self, wanted: impl Fn(&CallSlot) -> bool) -> Option<CallPlace> {
@@ -185,11 +279,18 @@ impl Surface {
             line.push(node);
             at = node.parent;
         }
-        let mut slots = Vec::new();
+        let mut slots = self.base.clone();
         for node in line.into_iter().rev() {
             do_op(&mut slots, node);
         }
         self.slots = slots;
+    }
+}
+
+fn doubt(slots: &mut [Slot]) {
+    let calls = slots.iter_mut().flat_map(|slot| &mut slot.calls);
+    for call in calls.filter(|call| call.result.is_none()) {
+        call.doubtful = true;
     }
 }
 
@@ -204,8 +305,9 @@ fn do_op(slots: &mut Vec<Slot>, node: &Node) {
         }
     };
     match &node.op {
-        Op::Push { kind, calls } => slots.push(Slot {
+        Op::Push { kind, place, calls } => slots.push(Slot {
             seq: node.seq,
+            place: *place,
             kind: *kind,
             calls: calls
                 .iter()
@@ -213,12 +315,21 @@ fn do_op(slots: &mut Vec<Slot>, node: &Node) {
                     call_id: id.clone(),
                     started: None,
                     result: None,
+                    doubtful: false,
                 })
                 .collect(),
         }),
         Op::Start(place) => call(slots, place, &|call| call.started = Some(node.seq)),
-        Op::Result(place) => call(slots, place, &|call| call.result = Some(node.seq)),
-        Op::Compact { from, to, kept } => {
+        Op::Result(place, at) => call(slots, place, &|call| {
+            call.result = Some((node.seq, *at));
+            call.doubtful = false;
+        }),
+        Op::Compact {
+            place,
+            from,
+            to,
+            kept,
+        } => {
             let gone = |slot: &Slot| {
                 slot.kind != SlotKind::System
                     && (*from..=*to).contains(&slot.seq)
@@ -227,6 +338,7 @@ fn do_op(slots: &mut Vec<Slot>, node: &Node) {
             let at = slots.iter().position(gone).unwrap_or(slots.len());
             let summary = Slot {
                 seq: node.seq,
+                place: *place,
                 kind: SlotKind::Summary,
                 calls: Vec::new(),
             };

@@ -5,17 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Event, Payload, RunId,
+    codec::Line,
     limits::FIRST_PROMPT_CHARS,
     payload::{
         self, ApprovalAsked, AssistantMessage, AssistantPart, ChunkKind, CompactionSummary,
-        ContentPart, EndReason, ModelRef, PayloadError, RequestMark, SystemPrompt, ToolResult,
-        TurnContext, Usage, UserMessage, UserSource, plain_text,
+        ContentPart, EndReason, HeadReason, ModelRef, PayloadError, RequestMark, SystemPrompt,
+        ToolResult, TurnContext, Usage, UserMessage, UserSource, plain_text,
     },
-    surface::{CallPlace, Slot, SlotKind, Surface},
+    surface::{CallPlace, Place, Slot, SlotKind, Surface},
 };
 
 /// A model-visible item.
@@ -47,6 +48,21 @@ pub enum ApplyError {
     /// A known type with data that cannot be read.
     #[error(transparent)]
     Payload(#[from] PayloadError),
+    /// The head moves to a point before what is kept in memory. Supply the surface of that point
+    /// with [`Transcript::supply_past`] and apply the event again.
+    #[error("event {seq} moves the history to event {target}, which is not kept in memory")]
+    Past {
+        /// The event.
+        seq: u64,
+        /// Where the head moves to.
+        target: u64,
+    },
+    /// A batch moves the head more than once.
+    #[error("event {seq} moves the history a second time in one batch: append it on its own")]
+    HeadsInBatch {
+        /// The second event that does.
+        seq: u64,
+    },
     /// A type this version does not know, and that may not be passed over.
     #[error(
         "event {seq} has the type {kind}, which this threadline does not know and may not pass over: upgrade it, or register the type"
@@ -113,7 +129,7 @@ impl From<CallPlace> for CallKey {
 }
 
 /// The open turn.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenTurn {
     /// Turn number.
     pub turn: u64,
@@ -124,7 +140,7 @@ pub struct OpenTurn {
 }
 
 /// The open step.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpenStep {
     /// The turn it belongs to.
     pub turn: u64,
@@ -132,8 +148,8 @@ pub struct OpenStep {
     pub step: u64,
     /// Its request.
     pub request: RequestMark,
-    parts: Vec<(u32, ChunkKind, String)>,
-    message_logged: bool,
+    pub(crate) parts: Vec<(u32, ChunkKind, String)>,
+    pub(crate) message_logged: bool,
 }
 
 /// A call without a result.
@@ -147,12 +163,13 @@ pub struct OpenCall {
     pub name: String,
     /// Arguments as JSON text.
     pub arguments: String,
-    /// Whether `tool/start` was logged, also when the head has moved back before it since.
+    /// Whether the call ran or may have: `tool/start` was logged, or the head has moved back to
+    /// where the call has no result.
     pub started: bool,
 }
 
 /// An approval without a decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingApproval {
     /// Event that asked.
     pub seq: u64,
@@ -163,7 +180,7 @@ pub struct PendingApproval {
 }
 
 /// A message that waits for its turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
     /// Identifies it.
     pub message_id: String,
@@ -186,7 +203,7 @@ pub enum Status {
 }
 
 /// What lists show of a session, derived from its log.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// Text of the first message a person wrote, shortened.
     pub first_prompt: Option<String>,
@@ -202,24 +219,48 @@ pub struct Facts {
     pub last_reason: Option<EndReason>,
 }
 
+/// The content of an item on the surface.
+#[derive(Debug, Clone)]
+pub(crate) enum Held {
+    Item(Item),
+    /// Its line as it is stored, without LF and not parsed yet.
+    Raw(Box<[u8]>),
+}
+
+/// The surface right after some event, for a head that moves there.
+#[derive(Debug, Clone)]
+pub struct SurfaceAt {
+    seq: u64,
+    slots: Vec<Slot>,
+}
+
 /// State of a session, made only by applying its events in order.
+///
+/// What it keeps is bounded by what the model sees, not by the length of the log: items that no
+/// longer are on the surface, and the way it came about, are let go in time.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
-    next_seq: u64,
-    last_time: u64,
-    open_turn: Option<OpenTurn>,
-    open_step: Option<OpenStep>,
-    last_turn: u64,
-    last_step: u64,
-    context: Option<TurnContext>,
-    surface: Surface,
-    items: HashMap<u64, Item>,
-    approvals: Vec<PendingApproval>,
-    granted: Vec<ApprovalAsked>,
-    asked: HashMap<String, ApprovalAsked>,
-    inbox: Vec<Queued>,
-    facts: Facts,
-    registered: Option<Arc<BTreeSet<String>>>,
+    pub(crate) next_seq: u64,
+    pub(crate) last_time: u64,
+    pub(crate) open_turn: Option<OpenTurn>,
+    pub(crate) open_step: Option<OpenStep>,
+    pub(crate) last_turn: u64,
+    pub(crate) last_step: u64,
+    pub(crate) context: Option<TurnContext>,
+    pub(crate) surface: Surface,
+    pub(crate) items: HashMap<u64, Held>,
+    /// Whether items are left out altogether.
+    pub(crate) bare: bool,
+    pub(crate) past: Option<SurfaceAt>,
+    pub(crate) approvals: Vec<PendingApproval>,
+    pub(crate) granted: Vec<ApprovalAsked>,
+    pub(crate) inbox: Vec<Queued>,
+    /// Where the history was before each rewind that nothing was built upon.
+    pub(crate) undone: Vec<u64>,
+    pub(crate) facts: Facts,
+    pub(crate) registered: Option<Arc<BTreeSet<String>>>,
+    /// Registered types that the log holds and that may not be passed over without registration.
+    pub(crate) relied_on: BTreeSet<String>,
 }
 
 impl Transcript {
@@ -239,6 +280,15 @@ impl Transcript {
         }
     }
 
+    /// Leaves the content of items out: what remains is small, and [`missing`](Self::missing)
+    /// tells what a request would need.
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self.items.clear();
+        self
+    }
+
     /// Folds events that start at sequence number 0.
     ///
     /// # Errors
@@ -249,6 +299,76 @@ impl Transcript {
             transcript.apply(event)?;
         }
         Ok(transcript)
+    }
+
+    /// Returns the surface as it stands, for a head that will move here.
+    #[must_use]
+    pub fn into_surface_at(self) -> SurfaceAt {
+        SurfaceAt {
+            seq: self.next_seq.saturating_sub(1),
+            slots: self.surface.into_slots(),
+        }
+    }
+
+    /// Supplies what [`ApplyError::Past`] asked for. It is used by the next event, if that is the
+    /// head's move to this point, and let go otherwise.
+    pub fn supply_past(&mut self, past: SurfaceAt) {
+        self.past = Some(past);
+    }
+
+    /// Returns events on the surface whose content is not held, with the places of their lines.
+    #[must_use]
+    pub fn missing(&self) -> Vec<(u64, Place)> {
+        self.surface
+            .slots()
+            .iter()
+            .flat_map(Slot::events)
+            .filter(|(seq, _)| !self.items.contains_key(seq))
+            .collect()
+    }
+
+    /// Supplies the content of an item that is [`missing`](Self::missing): its line without LF,
+    /// whose checksum was checked. It is parsed when it is used.
+    pub fn supply(&mut self, seq: u64, line: impl Into<Box<[u8]>>) {
+        self.items.insert(seq, Held::Raw(line.into()));
+    }
+
+    /// Takes content for items: the counterpart of [`bare`](Self::bare).
+    #[must_use]
+    pub fn with_items(mut self) -> Self {
+        self.bare = false;
+        self
+    }
+
+    /// Parses what was supplied. Content that cannot be parsed stays as it is, and no request can
+    /// be built from it.
+    fn hydrate(&mut self) {
+        for held in self.items.values_mut() {
+            if let Held::Raw(line) = held
+                && let Some(item) = parse_item(line)
+            {
+                *held = Held::Item(item);
+            }
+        }
+    }
+
+    fn item(&self, seq: u64) -> Option<Item> {
+        match self.items.get(&seq)? {
+            Held::Item(item) => Some(item.clone()),
+            Held::Raw(line) => parse_item(line),
+        }
+    }
+
+    /// Lets go of items that are not on the surface.
+    fn drop_items(&mut self) {
+        let live: std::collections::HashSet<u64> = self
+            .surface
+            .slots()
+            .iter()
+            .flat_map(Slot::events)
+            .map(|(seq, _)| seq)
+            .collect();
+        self.items.retain(|seq, _| live.contains(seq));
     }
 
     /// Returns the sequence number the next event must have.
@@ -317,6 +437,26 @@ impl Transcript {
         &self.inbox
     }
 
+    /// Returns the event to which a redo moves the history: where it was before the last rewind,
+    /// unless something was built upon that.
+    #[must_use]
+    pub fn redo_target(&self) -> Option<u64> {
+        self.undone.last().copied()
+    }
+
+    /// Returns which of the [`missing`](Self::missing) hold calls without a result.
+    #[must_use]
+    pub fn missing_calls(&self) -> Vec<(u64, Place)> {
+        let open = |slot: &&Slot| slot.calls.iter().any(|call| call.result.is_none());
+        self.surface
+            .slots()
+            .iter()
+            .filter(open)
+            .map(|slot| (slot.seq, slot.place))
+            .filter(|(seq, _)| !self.items.contains_key(seq))
+            .collect()
+    }
+
     /// Returns how the session stands.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -335,28 +475,48 @@ impl Transcript {
 
     /// Returns the system prompt and tools in force.
     #[must_use]
-    pub fn system(&self) -> Option<&Arc<SystemPrompt>> {
+    pub fn system(&self) -> Option<Arc<SystemPrompt>> {
         let slot = self
             .surface
             .slots()
             .iter()
             .rev()
             .find(|slot| slot.kind == SlotKind::System)?;
-        match self.items.get(&slot.seq) {
+        match self.item(slot.seq) {
             Some(Item::System(prompt)) => Some(prompt),
             _ => None,
         }
     }
 
     /// Returns the surface: model-visible items in order with their sequence numbers, each tool
-    /// result right after its assistant message and in call order. The system prompt is left out.
-    pub fn surface(&self) -> impl Iterator<Item = (u64, &Item)> {
+    /// result right after its assistant message and in call order. The system prompt is left out,
+    /// and so is what [`unheld`](Self::unheld) names.
+    pub fn surface(&self) -> impl Iterator<Item = (u64, Item)> {
         self.surface
             .slots()
             .iter()
             .filter(|slot| slot.kind != SlotKind::System)
-            .flat_map(slot_seqs)
-            .filter_map(|seq| Some((seq, self.items.get(&seq)?)))
+            .flat_map(Slot::events)
+            .filter_map(|(seq, _)| Some((seq, self.item(seq)?)))
+    }
+
+    /// Returns the sequence numbers of the surface, the system prompt in force first.
+    pub fn surface_seqs(&self) -> impl Iterator<Item = u64> {
+        self.surface
+            .slots()
+            .iter()
+            .flat_map(Slot::events)
+            .map(|(seq, _)| seq)
+    }
+
+    /// Returns the first event on the surface whose content is not held or cannot be parsed.
+    #[must_use]
+    pub fn unheld(&self) -> Option<u64> {
+        self.surface_seqs().find(|seq| match self.items.get(seq) {
+            None => true,
+            Some(Held::Item(_)) => false,
+            Some(Held::Raw(line)) => parse_item(line).is_none(),
+        })
     }
 
     /// Returns calls on the surface that have no result, in call order.
@@ -364,8 +524,8 @@ impl Transcript {
     pub fn open_calls(&self) -> Vec<OpenCall> {
         self.surface
             .open_calls()
-            .filter_map(|(place, _)| {
-                let Some(Item::Assistant(message)) = self.items.get(&place.assistant) else {
+            .filter_map(|(place, slot)| {
+                let Some(Item::Assistant(message)) = self.item(place.assistant) else {
                     return None;
                 };
                 let call = message.calls().nth(place.index)?;
@@ -374,7 +534,7 @@ impl Transcript {
                     call_id: call.call_id.into(),
                     name: call.name.into(),
                     arguments: call.arguments.into(),
-                    started: self.surface.began(place),
+                    started: slot.may_have_run(),
                 })
             })
             .collect()
@@ -386,22 +546,36 @@ impl Transcript {
     /// # Errors
     /// What [`apply`](Self::apply) would say of the first event that cannot.
     pub fn check(&self, batch: &[Event]) -> Result<Vec<Payload>, ApplyError> {
+        let mut heads = 0;
         batch
             .iter()
             .zip(self.next_seq..)
-            .map(|(event, expected)| self.parse(event, expected))
+            .map(|(event, expected)| {
+                let payload = self.parse(event, expected)?;
+                heads += u32::from(matches!(payload, Payload::HistoryHead(_)));
+                if heads > 1 {
+                    return Err(ApplyError::HeadsInBatch { seq: event.seq });
+                }
+                Ok(payload)
+            })
             .collect()
     }
 
     /// Applies a batch that [`check`](Self::check) has accepted, with no event applied between.
-    pub fn apply_checked(&mut self, batch: &[Event], payloads: Vec<Payload>) {
-        for (event, payload) in batch.iter().zip(payloads) {
+    /// `places` are those of the lines, in the same order.
+    pub fn apply_checked(&mut self, batch: &[Event], payloads: Vec<Payload>, places: &[Place]) {
+        let places = places
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(Place::default()));
+        for ((event, payload), place) in batch.iter().zip(payloads).zip(places) {
             debug_assert_eq!(
                 event.seq, self.next_seq,
                 "another event was applied between"
             );
-            self.take(event, payload);
+            self.take(event, payload, place);
         }
+        self.prune();
     }
 
     /// Applies the next event.
@@ -409,16 +583,79 @@ impl Transcript {
     /// # Errors
     /// [`ApplyError`]; the transcript is then unchanged.
     pub fn apply(&mut self, event: &Event) -> Result<Change, ApplyError> {
-        let payload = self.parse(event, self.next_seq)?;
-        Ok(self.take(event, payload))
+        self.apply_at(event, Place::default())
     }
 
-    fn take(&mut self, event: &Event, payload: Payload) -> Change {
-        self.next_seq = event.seq + 1;
-        self.last_time = event.time;
+    /// Applies the next event, whose line is kept at a place.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; the transcript is then unchanged.
+    pub fn apply_at(&mut self, event: &Event, place: Place) -> Result<Change, ApplyError> {
+        let payload = self.parse(event, self.next_seq)?;
+        let change = self.take(event, payload, place);
+        self.prune();
+        Ok(change)
+    }
+
+    pub(crate) fn prune(&mut self) {
+        if self.surface.prune(self.next_seq) {
+            self.drop_items();
+        }
+    }
+
+    fn take(&mut self, event: &Event, payload: Payload, place: Place) -> Change {
+        self.count(event.seq, event.time);
+        let change = self.reduce(event, payload, place);
+        self.past = None;
+        change
+    }
+
+    pub(crate) fn count(&mut self, seq: u64, time: u64) {
+        self.next_seq = seq.saturating_add(1);
+        self.last_time = time;
         self.facts.events += 1;
-        self.facts.updated_at = event.time;
-        self.reduce(event, payload)
+        self.facts.updated_at = time;
+    }
+
+    /// Counts the next event without applying it.
+    pub fn pass_over(&mut self, event: &Event) {
+        self.count(event.seq, event.time);
+    }
+
+    /// Applies an event again to the open step alone: its beginning, or streamed pieces. The other
+    /// half of [`skim`](Self::skim).
+    pub fn stream(&mut self, event: &Event) {
+        match event.payload() {
+            Ok(Payload::StepStart(start)) => self.step_start(start),
+            Ok(Payload::AssistantChunk(chunk)) => drop(self.chunk(chunk)),
+            Ok(Payload::AssistantMessage(_)) => self.message_logged(),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn step_start(&mut self, start: payload::StepStart) {
+        self.last_step = start.step;
+        self.open_step = Some(OpenStep {
+            turn: start.turn,
+            step: start.step,
+            request: start.request,
+            parts: Vec::new(),
+            message_logged: false,
+        });
+    }
+
+    pub(crate) fn step_end(&mut self, end: payload::StepEnd) {
+        if let Some(usage) = end.usage {
+            self.facts.usage.add(&usage);
+        }
+        self.open_step = None;
+    }
+
+    pub(crate) fn message_logged(&mut self) {
+        if let Some(step) = &mut self.open_step {
+            step.message_logged = true;
+            step.parts.clear();
+        }
     }
 
     fn parse(&self, event: &Event, expected: u64) -> Result<Payload, ApplyError> {
@@ -433,21 +670,38 @@ impl Transcript {
             Payload::Other {
                 kind,
                 ignorable: false,
-            } if !self
-                .registered
-                .as_ref()
-                .is_some_and(|types| types.contains(kind)) =>
-            {
-                Err(ApplyError::UnknownType {
-                    seq: event.seq,
-                    kind: kind.clone(),
-                })
-            }
+            } if !self.is_registered(kind) => Err(ApplyError::UnknownType {
+                seq: event.seq,
+                kind: kind.clone(),
+            }),
+            Payload::HistoryHead(head) if !self.can_move_to(head.seq) => Err(ApplyError::Past {
+                seq: event.seq,
+                target: head.seq,
+            }),
             _ => Ok(payload),
         }
     }
 
-    fn reduce(&mut self, event: &Event, payload: Payload) -> Change {
+    pub(crate) fn is_registered(&self, kind: &str) -> bool {
+        let types = self.registered.as_ref();
+        types.is_some_and(|types| types.contains(kind))
+    }
+
+    fn can_move_to(&self, seq: u64) -> bool {
+        self.surface.reaches(seq) || self.past.as_ref().is_some_and(|past| past.seq == seq)
+    }
+
+    fn move_head(&mut self, at: u64, target: u64) {
+        match self.past.take().filter(|past| past.seq == target) {
+            Some(past) => {
+                self.surface.replace(at, past.slots);
+                self.drop_items();
+            }
+            None => self.surface.move_head(at, target),
+        }
+    }
+
+    fn reduce(&mut self, event: &Event, payload: Payload, place: Place) -> Change {
         let seq = event.seq;
         match payload {
             Payload::TurnStart(start) => self.turn_start(seq, start),
@@ -459,41 +713,29 @@ impl Transcript {
                 Change::TurnEnded(end.reason)
             }
             Payload::StepStart(start) => {
-                self.last_step = start.step;
-                self.open_step = Some(OpenStep {
-                    turn: start.turn,
-                    step: start.step,
-                    request: start.request,
-                    parts: Vec::new(),
-                    message_logged: false,
-                });
+                self.step_start(start);
                 Change::StepStarted
             }
             Payload::StepEnd(end) => {
-                if let Some(usage) = end.usage {
-                    self.facts.usage.add(&usage);
-                }
-                self.open_step = None;
+                self.step_end(end);
                 Change::StepEnded
             }
             Payload::SystemPrompt(prompt) => self.push(
-                seq,
+                (seq, place),
                 SlotKind::System,
                 Item::System(prompt.into()),
                 Vec::new(),
             ),
-            Payload::UserMessage(message) => self.user_message(seq, message),
+            Payload::UserMessage(message) => self.user_message((seq, place), message),
             Payload::AssistantChunk(chunk) => self.chunk(chunk),
             Payload::AssistantMessage(message) => {
-                if let Some(step) = &mut self.open_step {
-                    step.message_logged = true;
-                    step.parts.clear();
-                }
+                self.message_logged();
                 let calls = message
                     .calls()
                     .map(|call| call.call_id.to_owned())
                     .collect();
-                self.push(seq, SlotKind::Plain, Item::Assistant(message.into()), calls)
+                let item = Item::Assistant(message.into());
+                self.push((seq, place), SlotKind::Plain, item, calls)
             }
             Payload::ToolStart(start) => match self.surface.start(seq, &start.call_id) {
                 Some(place) => Change::CallStarted(place.into()),
@@ -502,10 +744,9 @@ impl Transcript {
             Payload::ToolOutput(output) => {
                 Change::CallOutput(self.open_key(&output.call_id), output)
             }
-            Payload::ToolResult(result) => self.tool_result(seq, result),
+            Payload::ToolResult(result) => self.tool_result((seq, place), result),
             Payload::ApprovalAsked(asked) => {
                 let key = self.open_key(&asked.call_id);
-                self.asked.insert(asked.approval_id.clone(), asked.clone());
                 self.approvals.push(PendingApproval {
                     seq,
                     time: event.time,
@@ -529,21 +770,37 @@ impl Transcript {
             Payload::CompactionSummary(summary) => {
                 let range = summary.replaces;
                 self.surface
-                    .compact(seq, range.from_seq, range.to_seq, &summary.kept);
+                    .compact(seq, place, range.from_seq, range.to_seq, &summary.kept);
                 if let Some(usage) = summary.usage {
                     self.facts.usage.add(&usage);
                 }
+                self.undone.clear();
                 let item = Item::Summary(summary.into());
-                self.items.insert(seq, item.clone());
+                self.hold(seq, &item);
                 Change::Item(item)
             }
             Payload::HistoryHead(head) => {
-                self.surface.move_head(seq, head.seq);
+                self.move_head(seq, head.seq);
+                match head.reason {
+                    HeadReason::Rewind => self.undone.push(seq.saturating_sub(1)),
+                    HeadReason::Redo => drop(self.undone.pop()),
+                }
                 Change::Head(head)
             }
             Payload::ModelRetry(trouble) => Change::Trouble(crate::types::MODEL_RETRY, trouble),
             Payload::ModelError(trouble) => Change::Trouble(crate::types::MODEL_ERROR, trouble),
-            Payload::Other { .. } => Change::Nothing,
+            Payload::Other { kind, ignorable } => {
+                if !ignorable {
+                    self.relied_on.insert(kind);
+                }
+                Change::Nothing
+            }
+        }
+    }
+
+    fn hold(&mut self, seq: u64, item: &Item) {
+        if !self.bare {
+            self.items.insert(seq, Held::Item(item.clone()));
         }
     }
 
@@ -552,6 +809,8 @@ impl Transcript {
         self.facts.turns += 1;
         self.context = Some(start.context);
         self.open_step = None;
+        // Its requests need every item.
+        self.hydrate();
         self.open_turn = Some(OpenTurn {
             turn: start.turn,
             run_id: start.run_id,
@@ -560,13 +819,13 @@ impl Transcript {
         Change::TurnStarted
     }
 
-    fn user_message(&mut self, seq: u64, message: UserMessage) -> Change {
+    fn user_message(&mut self, at: (u64, Place), message: UserMessage) -> Change {
         if self.facts.first_prompt.is_none() && message.source != UserSource::Context {
             let text = plain_text(&message.content);
             let short: String = text.trim().chars().take(FIRST_PROMPT_CHARS).collect();
             self.facts.first_prompt = Some(short).filter(|text| !text.is_empty());
         }
-        self.push(seq, SlotKind::Plain, Item::User(message.into()), Vec::new())
+        self.push(at, SlotKind::Plain, Item::User(message.into()), Vec::new())
     }
 
     fn chunk(&mut self, chunk: payload::AssistantChunk) -> Change {
@@ -585,20 +844,22 @@ impl Transcript {
         Change::Chunk(chunk.parts)
     }
 
-    fn tool_result(&mut self, seq: u64, result: ToolResult) -> Change {
+    fn tool_result(&mut self, (seq, at): (u64, Place), result: ToolResult) -> Change {
         let result = Arc::new(result);
-        let place = self.surface.answer(seq, &result.call_id);
+        let place = self.surface.answer(seq, at, &result.call_id);
         if place.is_none() {
-            self.surface.push(seq, SlotKind::Orphan, Vec::new());
+            self.surface.push(seq, at, SlotKind::Orphan, Vec::new());
         }
-        self.items.insert(seq, Item::ToolResult(result.clone()));
+        self.hold(seq, &Item::ToolResult(result.clone()));
         Change::CallAnswered(place.map(Into::into), result)
     }
 
     fn decided(&mut self, decided: payload::ApprovalDecided) -> Change {
-        self.approvals
-            .retain(|pending| pending.asked.approval_id != decided.approval_id);
-        let asked = self.asked.remove(&decided.approval_id);
+        let at = self
+            .approvals
+            .iter()
+            .position(|pending| pending.asked.approval_id == decided.approval_id);
+        let asked = at.map(|at| self.approvals.remove(at).asked);
         let key = asked
             .as_ref()
             .and_then(|asked| self.open_key(&asked.call_id));
@@ -608,24 +869,21 @@ impl Transcript {
         Change::ApprovalDecided(key, decided)
     }
 
-    fn push(&mut self, seq: u64, kind: SlotKind, item: Item, calls: Vec<String>) -> Change {
-        self.surface.push(seq, kind, calls);
-        self.items.insert(seq, item.clone());
+    fn push(
+        &mut self,
+        (seq, place): (u64, Place),
+        kind: SlotKind,
+        item: Item,
+        calls: Vec<String>,
+    ) -> Change {
+        self.undone.clear();
+        self.surface.push(seq, place, kind, calls);
+        self.hold(seq, &item);
         Change::Item(item)
     }
 
     fn open_key(&self, call_id: &str) -> Option<CallKey> {
-        let mut open: Vec<_> = self
-            .surface
-            .open_calls()
-            .filter(|(_, call)| call.call_id == call_id)
-            .collect();
-        let newest = open.iter().map(|(place, _)| place.assistant).max()?;
-        open.retain(|(place, _)| place.assistant == newest);
-        let started = open.iter().find(|(_, call)| call.started.is_some());
-        started
-            .or_else(|| open.first())
-            .map(|(place, _)| (*place).into())
+        self.surface.about(call_id).map(Into::into)
     }
 
     /// Returns the message that the open step's chunks amount to, when its real one is missing.
@@ -664,6 +922,13 @@ impl Transcript {
     }
 }
 
-fn slot_seqs(slot: &Slot) -> impl Iterator<Item = u64> {
-    std::iter::once(slot.seq).chain(slot.calls.iter().filter_map(|call| call.result))
+fn parse_item(line: &[u8]) -> Option<Item> {
+    match Line::decode(line).ok()?.event.payload().ok()? {
+        Payload::SystemPrompt(prompt) => Some(Item::System(prompt.into())),
+        Payload::UserMessage(message) => Some(Item::User(message.into())),
+        Payload::AssistantMessage(message) => Some(Item::Assistant(message.into())),
+        Payload::ToolResult(result) => Some(Item::ToolResult(result.into())),
+        Payload::CompactionSummary(summary) => Some(Item::Summary(summary.into())),
+        _ => None,
+    }
 }

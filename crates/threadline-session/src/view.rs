@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde::Serialize;
 
 use crate::{
-    ApplyError, Change, Event, Item, RunId, Status, Transcript,
+    ApplyError, Change, Event, Item, Place, RunId, Status, Transcript,
     limits::VIEW_OUTPUT_BYTES,
     payload::{
         AssistantMessage, AssistantPart, ChunkKind, ChunkPart, ContentPart, Decision, EndReason,
@@ -296,6 +296,10 @@ pub enum Patch {
 pub struct View {
     transcript: Transcript,
     turns: Vec<Turn>,
+    /// Turns that were taken out at the front.
+    taken: usize,
+    /// Where each tool item is: the number of its turn, those taken out included, and its place
+    /// in that turn.
     tools: HashMap<CallKey, (usize, usize)>,
     /// Tokens of all turns before the newest.
     usage_before: Usage,
@@ -337,13 +341,35 @@ impl View {
         &self.turns
     }
 
+    /// Takes out all turns but the newest, so that a log of any length can be shown turn by turn.
+    /// What comes after changes only the newest one.
+    pub fn take_turns(&mut self) -> Vec<Turn> {
+        let last = self.turns.len().saturating_sub(1);
+        self.taken += last;
+        self.tools.retain(|_, (turn, _)| *turn >= self.taken);
+        self.turns.drain(..last).collect()
+    }
+
+    /// Returns the state underneath, to supply it with what it lacks.
+    pub fn transcript_mut(&mut self) -> &mut Transcript {
+        &mut self.transcript
+    }
+
     /// Applies the next event and returns what changed.
     ///
     /// # Errors
     /// [`ApplyError`]; the view is then unchanged.
     pub fn apply(&mut self, event: &Event) -> Result<Vec<Patch>, ApplyError> {
+        self.apply_at(event, Place::default())
+    }
+
+    /// Applies the next event, whose line is kept at a place.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; the view is then unchanged.
+    pub fn apply_at(&mut self, event: &Event, place: Place) -> Result<Vec<Patch>, ApplyError> {
         let before = self.transcript.status();
-        let change = self.transcript.apply(event)?;
+        let change = self.transcript.apply_at(event, place)?;
         let mut patches = self.translate(event, change);
         let status = self.transcript.status();
         if status != before {
@@ -534,8 +560,9 @@ impl View {
                 approval: None,
             };
             patches.extend(self.push(TurnItem::Tool(item)));
-            if let Some(turn) = self.turns.len().checked_sub(1) {
-                let at = self.turns[turn].items.len() - 1;
+            if let Some(turn) = self.turns.last() {
+                let at = turn.items.len() - 1;
+                let turn = self.taken + self.turns.len() - 1;
                 self.tools.insert(
                     CallKey {
                         assistant_seq: seq,
@@ -649,7 +676,7 @@ impl View {
 
     fn tool_mut(&mut self, key: CallKey) -> Option<(u64, &mut ToolItem)> {
         let (turn, at) = *self.tools.get(&key)?;
-        let turn = self.turns.get_mut(turn)?;
+        let turn = self.turns.get_mut(turn.checked_sub(self.taken)?)?;
         match turn.items.get_mut(at) {
             Some(TurnItem::Tool(tool)) => Some((turn.head.turn, tool)),
             _ => None,

@@ -2,9 +2,11 @@
 //!
 //! `PROPTEST_CASES` is the number of cases over all properties; each has its share of it.
 
+use std::sync::Arc;
+
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use threadline_session::{
-    Event, Header, Transcript, View,
+    ApplyError, Event, Header, Place, Skimmed, Transcript, View,
     chain::Chain,
     closers,
     codec::{Encoder, Line, line_end},
@@ -31,6 +33,17 @@ fn percent(share: u32) -> ProptestConfig {
             "/proptest-regressions/properties.txt"
         )))),
         ..ProptestConfig::default()
+    }
+}
+
+/// Supplies the content of every item that is missing, as a store does from the log.
+fn supply(state: &mut Transcript, events: &[Event]) {
+    for (seq, _) in state.missing() {
+        let event = &events[usize::try_from(seq).unwrap()];
+        let line = Encoder::new(Chain::new())
+            .batch(seq, std::slice::from_ref(event), None)
+            .unwrap();
+        state.supply(seq, line.bytes.trim_ascii_end());
     }
 }
 
@@ -86,6 +99,66 @@ proptest! {
         prop_assert_eq!(request_json(&whole), request_json(&log.state));
         prop_assert_eq!(closers(&state).unwrap(), closers(&whole).unwrap());
         prop_assert_eq!(state.facts(), whole.facts());
+    }
+
+    #[test]
+    fn a_state_frozen_anywhere_goes_on_as_the_whole(
+        choices in choices(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let log = interpret(&choices, Style::Wild);
+        let at = cut.index(log.events.len() + 1);
+        let frozen = Transcript::fold(&log.events[..at]).unwrap().freeze();
+        let mut state = Transcript::thaw(&frozen, Arc::default()).unwrap();
+        supply(&mut state, &log.events);
+        for event in &log.events[at..] {
+            if let Err(error) = state.apply(event) {
+                let ApplyError::Past { target, .. } = error else {
+                    return Err(TestCaseError::fail(error.to_string()));
+                };
+                let past = usize::try_from(target + 1).unwrap().min(log.events.len());
+                let past = Transcript::fold(&log.events[..past]).unwrap();
+                state.supply_past(past.into_surface_at());
+                state.apply(event).unwrap();
+                supply(&mut state, &log.events);
+            }
+        }
+        let whole = Transcript::fold(&log.events).unwrap();
+        prop_assert_eq!(request_json(&state), request_json(&whole));
+        prop_assert_eq!(closers(&state).unwrap(), closers(&whole).unwrap());
+        prop_assert_eq!(state.facts(), whole.facts());
+        prop_assert_eq!(state.freeze(), whole.freeze());
+    }
+
+    #[test]
+    fn a_log_that_is_only_skimmed_gives_the_state_of_one_that_is_parsed(choices in choices()) {
+        let log = interpret(&choices, Style::Wild);
+        let mut encoder = Encoder::new(Chain::new());
+        let mut state = Transcript::new().bare();
+        let mut step = 0;
+        for (at, event) in log.events.iter().enumerate() {
+            let line = encoder.batch(event.seq, std::slice::from_ref(event), None).unwrap();
+            let place = Place { at: at as u64, len: 1 };
+            let skimmed = Skimmed::of(line.bytes.trim_ascii_end()).unwrap();
+            prop_assert!(!skimmed.has_more());
+            prop_assert_eq!(skimmed.chain_value().is_some(), event.kind == types::TURN_END);
+            if !state.skim(&skimmed, place)
+                && let Err(ApplyError::Past { target, .. }) = state.apply_at(event, place)
+            {
+                return Err(TestCaseError::fail(format!("no way back to {target}")));
+            }
+            if event.kind == types::STEP_START {
+                step = at;
+            }
+        }
+        if state.open_step().is_some() {
+            log.events[step..].iter().for_each(|event| state.stream(event));
+        }
+        let mut whole = Transcript::new().bare();
+        for (at, event) in log.events.iter().enumerate() {
+            whole.apply_at(event, Place { at: at as u64, len: 1 }).unwrap();
+        }
+        prop_assert_eq!(state.freeze(), whole.freeze());
     }
 
     #[test]
