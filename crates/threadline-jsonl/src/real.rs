@@ -7,7 +7,7 @@
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
     sync::OnceLock,
@@ -74,6 +74,11 @@ const NETWORK: &[(u64, &str)] = &[
     (0x0bd0_0bd0, "Lustre"),
 ];
 
+/// Folds a device into the number of a file on it. No two files of one device come out equal.
+fn identity(device: u64, inode: u64) -> u64 {
+    device.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ inode
+}
+
 impl Vfs for RealVfs {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Box<dyn VfsFile>> {
         let mut options = OpenOptions::new();
@@ -97,6 +102,31 @@ impl Vfs for RealVfs {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        std::fs::hard_link(original, link)
+    }
+
+    fn copy_prefix(&self, from: &Path, to: &Path, bytes: u64) -> io::Result<()> {
+        let from = File::open(from)?;
+        if from.metadata()?.len() < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // `copy_file_range(2)`, which the standard library uses for two plain files, refuses a
+        // target that is opened for appending.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut to = options.open(to)?;
+        let copied = io::copy(&mut from.take(bytes), &mut to)?;
+        if copied < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
+    }
+
+    fn touch(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.set_modified(SystemTime::now())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -124,12 +154,14 @@ impl Vfs for RealVfs {
             Ok(meta) => {
                 let ns = meta
                     .mtime()
-                    .wrapping_mul(1_000_000_000)
-                    .wrapping_add(meta.mtime_nsec());
+                    .saturating_mul(1_000_000_000)
+                    .saturating_add(meta.mtime_nsec());
                 Ok(Some(Meta {
                     len: meta.len(),
-                    mtime_ns: ns.cast_unsigned(),
+                    mtime_ns: u64::try_from(ns).unwrap_or_default(),
                     is_dir: meta.is_dir(),
+                    links: meta.nlink(),
+                    inode: identity(meta.dev(), meta.ino()),
                 }))
             }
             Err(error) => match error.kind() {
@@ -183,5 +215,72 @@ impl Vfs for RealVfs {
 
     fn pause(&self) {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vfs::{append_all, read_full};
+
+    fn content(path: &Path) -> Vec<u8> {
+        let file = RealVfs.open(path, Mode::Read).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        assert_eq!(read_full(&*file, &mut bytes, 0).unwrap(), bytes.len());
+        bytes
+    }
+
+    fn meta(path: &Path) -> Meta {
+        RealVfs.metadata(path).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_link_is_the_same_file_until_its_last_name_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        let file = RealVfs.open(&a, Mode::CreateNew).unwrap();
+        assert_eq!(meta(&a).links, 1);
+        RealVfs.hard_link(&a, &b).unwrap();
+        append_all(&*file, b"shared").unwrap();
+        assert_eq!((meta(&a).links, meta(&b)), (2, meta(&a)));
+        let taken = RealVfs.hard_link(&a, &b).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        RealVfs.remove_file(&a).unwrap();
+        assert_eq!((content(&b), meta(&b).links), (b"shared".to_vec(), 1));
+        drop(RealVfs.open(&a, Mode::CreateNew).unwrap());
+        assert_ne!(meta(&a).inode, meta(&b).inode);
+    }
+
+    #[test]
+    fn a_copy_has_the_first_bytes_and_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        let bytes: Vec<_> = (0..=u8::MAX).cycle().take(300_000).collect();
+        append_all(&*RealVfs.open(&a, Mode::CreateNew).unwrap(), &bytes).unwrap();
+        let short = RealVfs.copy_prefix(&a, &b, 300_001).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(RealVfs.metadata(&b).unwrap(), None);
+        RealVfs.copy_prefix(&a, &b, 200_001).unwrap();
+        assert_eq!(content(&b), bytes[..200_001]);
+        let mode = std::fs::metadata(&b).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let taken = RealVfs.copy_prefix(&a, &b, 1).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_touch_makes_the_time_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        drop(RealVfs.open(&path, Mode::CreateNew).unwrap());
+        let old = UNIX_EPOCH + Duration::from_secs(1_000);
+        File::open(&path).unwrap().set_modified(old).unwrap();
+        assert_eq!(meta(&path).mtime_ns, 1_000_000_000_000);
+        let before = RealVfs.now_ms();
+        RealVfs.touch(&path).unwrap();
+        let (now, after) = (meta(&path).mtime_ns / 1_000_000, RealVfs.now_ms());
+        assert!((before..=after).contains(&now), "{before} {now} {after}");
     }
 }

@@ -27,10 +27,16 @@ pub enum Mode {
 pub struct Meta {
     /// Length in bytes.
     pub len: u64,
-    /// Time of the last change, nanoseconds; compared for equality only.
+    /// Time of the last change, unix nanoseconds: what [`Vfs::now_ms`] counts, in finer steps. Zero
+    /// when before 1970. A clock that was set, or a power cut, may take it back.
     pub mtime_ns: u64,
     /// Whether it is a folder.
     pub is_dir: bool,
+    /// How many names the file has; of no meaning for a folder.
+    pub links: u64,
+    /// Which file it is: equal for the names of one file. Another file may have it later, once this
+    /// one is gone.
+    pub inode: u64,
 }
 
 /// An entry of a folder.
@@ -85,7 +91,24 @@ pub trait Vfs: Send + Sync + fmt::Debug + 'static {
     /// Renames, replacing what is there.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file.
+    /// Gives a file a second name, which must not be taken. The new name is durable once its folder
+    /// is synced.
+    ///
+    /// Some file systems cannot, some not between these two folders, and some only so often:
+    /// callers copy then.
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()>;
+
+    /// Makes a file that must not exist yet, readable by its owner only, of the first bytes of
+    /// another, sharing their blocks where the system can. Nothing of it is synced.
+    ///
+    /// When the other is shorter, that is an [`io::ErrorKind::UnexpectedEof`]. After a failure the
+    /// new file may be there with a part of the bytes.
+    fn copy_prefix(&self, from: &Path, to: &Path, bytes: u64) -> io::Result<()>;
+
+    /// Makes now the time of a file's last change. A power cut may take it back, also after a sync.
+    fn touch(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes a name of a file, and with the last one the file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Removes an empty folder.

@@ -41,8 +41,11 @@ impl Wreck {
             });
         }
         let full = self.with_inflight();
+        let mut seen = HashSet::new();
         for (path, ino) in full.tree() {
             match full.nodes.get(&ino) {
+                // Another name of a file that had its fates.
+                Some(Node::File(_)) if !seen.insert(ino) => {}
                 Some(Node::File(file)) => {
                     for fate in file_fates(file) {
                         for kept in [Kept::All, Kept::Names] {
@@ -92,10 +95,11 @@ impl Wreck {
     /// The disk with the write in flight as one more unsynced change.
     fn with_inflight(&self) -> Disk {
         let mut disk = self.disk.clone();
-        if let Some((ino, change)) = &self.inflight
-            && let Ok(file) = disk.file_mut(*ino)
-        {
-            file.change(change.clone(), 0);
+        if let Some((ino, change)) = &self.inflight {
+            let mtime = disk.stamp();
+            if let Ok(file) = disk.file_mut(*ino) {
+                file.change(change.clone(), mtime);
+            }
         }
         disk
     }
@@ -114,7 +118,7 @@ impl Wreck {
         if let Some((ino, Change::Write { offset, bytes })) = &self.inflight
             && let Some(part) = bytes.get(..arrived).filter(|part| !part.is_empty())
         {
-            let mtime = disk.tick();
+            let mtime = disk.stamp();
             if let Ok(file) = disk.file_mut(*ino) {
                 file.change(
                     Change::Write {
@@ -144,9 +148,10 @@ impl Wreck {
                     match own_file.filter(|(own, _)| own == ino) {
                         Some((_, fate)) => settle(file, fate),
                         None if kept.data() => file.sync(),
-                        None => file.pending.clear(),
+                        None => settle(file, FileFate::Prefix(0)),
                     }
                     file.cache.clone_from(&file.durable);
+                    file.durable_mtime_ns = file.mtime_ns;
                 }
                 Node::Dir(dir) => {
                     let steps = match own_dir.filter(|(own, _)| own == ino) {
@@ -197,6 +202,7 @@ fn around_lines(bytes: &[u8]) -> Vec<usize> {
 
 /// Brings the durable content to what a fate leaves of the pending changes.
 fn settle(file: &mut FileNode, fate: FileFate) {
+    let before = file.durable.clone();
     let mut pending = std::mem::take(&mut file.pending);
     let final_len = {
         let mut all = file.durable.clone();
@@ -241,6 +247,10 @@ fn settle(file: &mut FileNode, fate: FileFate) {
     if extend && file.durable.len() < final_len {
         file.durable.resize(final_len, 0);
     }
+    // The time is kept with any trace of a change, and lost with the last.
+    if file.durable == before {
+        file.mtime_ns = file.durable_mtime_ns;
+    }
 }
 
 /// A digest of what can be seen, and of what a further crash may still take away.
@@ -250,7 +260,7 @@ fn digest(disk: &Disk) -> u64 {
     for (path, ino) in disk.tree() {
         path.hash(&mut hasher);
         match disk.nodes.get(&ino) {
-            Some(Node::File(file)) => (&file.cache, &file.durable).hash(&mut hasher),
+            Some(Node::File(file)) => (&file.cache, &file.durable, file.mtime_ns).hash(&mut hasher),
             Some(Node::Dir(dir)) => (&dir.durable, dir.pending.len()).hash(&mut hasher),
             None => {}
         }

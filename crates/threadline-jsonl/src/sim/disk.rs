@@ -11,6 +11,8 @@ use rustix::io::Errno;
 
 pub(super) type Ino = u64;
 pub(super) const ROOT: Ino = 1;
+/// When the clock of every disk starts, unix milliseconds.
+const START_MS: u64 = 1_764_460_800_000;
 
 /// A change of a file's content that was not synced yet.
 #[derive(Debug, Clone)]
@@ -42,9 +44,22 @@ pub(super) struct FileNode {
     pub(super) durable: Vec<u8>,
     pub(super) pending: Vec<Change>,
     pub(super) mtime_ns: u64,
+    /// The time that is on stable storage.
+    pub(super) durable_mtime_ns: u64,
 }
 
 impl FileNode {
+    /// A file whose content is on stable storage.
+    pub(super) fn of(content: &[u8], mtime_ns: u64) -> Self {
+        Self {
+            cache: content.to_vec(),
+            durable: content.to_vec(),
+            pending: Vec::new(),
+            mtime_ns,
+            durable_mtime_ns: mtime_ns,
+        }
+    }
+
     pub(super) fn change(&mut self, change: Change, mtime_ns: u64) {
         change.apply(&mut self.cache);
         self.pending.push(change);
@@ -53,6 +68,10 @@ impl FileNode {
 
     /// Writes what is pending. Pages that a failed sync has forgotten are not among it.
     pub(super) fn sync(&mut self) {
+        // A sync of data does not bring a time to stable storage for its own sake.
+        if !self.pending.is_empty() {
+            self.durable_mtime_ns = self.mtime_ns;
+        }
         for change in std::mem::take(&mut self.pending) {
             change.apply(&mut self.durable);
         }
@@ -135,9 +154,15 @@ impl Disk {
         }
     }
 
+    /// Returns the time, unix milliseconds, which is never the same twice.
     pub(super) fn tick(&mut self) -> u64 {
         self.clock += 1;
-        self.clock
+        START_MS + self.clock
+    }
+
+    /// Returns the time as files have it, which is never the same twice either.
+    pub(super) fn stamp(&mut self) -> u64 {
+        self.tick() * 1_000_000
     }
 
     pub(super) fn resolve(&self, path: &Path) -> io::Result<Ino> {
@@ -211,6 +236,30 @@ impl Disk {
         Ok(ino)
     }
 
+    /// Gives a file one more name.
+    pub(super) fn link(&mut self, original: &Path, link: &Path) -> io::Result<()> {
+        let ino = self.resolve(original)?;
+        if self.dir(ino).is_ok() {
+            return errno(Errno::PERM);
+        }
+        let (parent, name) = self.parent(link)?;
+        if self.dir(parent)?.cache.contains_key(name) {
+            return errno(Errno::EXIST);
+        }
+        self.dir_mut(parent)?
+            .change(Step::Link(name.to_owned(), ino));
+        Ok(())
+    }
+
+    /// Returns how many names a file has now.
+    pub(super) fn links(&self, ino: Ino) -> u64 {
+        let names = self.nodes.values().map(|node| match node {
+            Node::Dir(dir) => dir.cache.values().filter(|there| **there == ino).count(),
+            Node::File(_) => 0,
+        });
+        names.sum::<usize>() as u64
+    }
+
     pub(super) fn unlink(&mut self, path: &Path, want_dir: bool) -> io::Result<()> {
         let ino = self.resolve(path)?;
         match self.nodes.get(&ino) {
@@ -234,6 +283,10 @@ impl Disk {
         let (from_dir, from_name) = self.parent(from)?;
         let (to_dir, to_name) = self.parent(to)?;
         if let Some(there) = self.dir(to_dir)?.cache.get(to_name) {
+            if *there == ino {
+                // So it is in POSIX: of two names of one file, both remain.
+                return Ok(());
+            }
             match (self.nodes.get(&ino), self.nodes.get(there)) {
                 (Some(Node::Dir(_)), Some(Node::Dir(dir))) if !dir.cache.is_empty() => {
                     return errno(Errno::NOTEMPTY);

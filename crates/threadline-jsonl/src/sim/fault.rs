@@ -41,6 +41,12 @@ pub enum Op {
     Look,
     /// Taking a lock.
     Lock,
+    /// Giving a file a second name.
+    Link,
+    /// Copying the beginning of a file.
+    Copy,
+    /// Renewing the time of a file.
+    Touch,
 }
 
 /// How an operation fails.
@@ -59,18 +65,25 @@ pub enum Fault {
     ShortHalf,
     /// A write takes all but its last byte. Other operations work.
     ShortLast,
-    /// A write takes half, and the next finds no space. Other operations work.
+    /// A write takes half, and the next finds no space; a copy stops half-way for want of it. Other
+    /// operations work.
     HalfThenEnospc,
     /// A sync fails, and what was not synced is gone at once. Other operations work.
     SyncLost,
     /// A sync fails, and what was not synced can still be read but never reaches the disk, as on
     /// Linux. Other operations work.
     SyncForgotten,
+    /// The file system knows no second names. Other operations work.
+    LinkEperm,
+    /// The file has as many names as it may. Other operations work.
+    LinkEmlink,
+    /// The second name would be on another file system. Other operations work.
+    LinkExdev,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Eio,
         Self::Enospc,
         Self::Eintr,
@@ -80,6 +93,9 @@ impl Fault {
         Self::HalfThenEnospc,
         Self::SyncLost,
         Self::SyncForgotten,
+        Self::LinkEperm,
+        Self::LinkEmlink,
+        Self::LinkExdev,
     ];
 
     /// Returns whether the fault can befall an operation.
@@ -87,14 +103,15 @@ impl Fault {
     pub fn befalls(self, op: Op) -> bool {
         match self {
             Self::Eio | Self::Eintr => true,
-            Self::Enospc => !matches!(op, Op::Read | Op::Look | Op::Lock | Op::Remove),
+            Self::Enospc => !matches!(op, Op::Read | Op::Look | Op::Lock | Op::Remove | Op::Touch),
             Self::ShortOne | Self::ShortHalf | Self::ShortLast => {
                 matches!(op, Op::Append | Op::WriteAt)
             }
             // A block that is overwritten in place is there already: no space is found out before
             // any of it is taken.
-            Self::HalfThenEnospc => op == Op::Append,
+            Self::HalfThenEnospc => matches!(op, Op::Append | Op::Copy),
             Self::SyncLost | Self::SyncForgotten => op == Op::SyncData,
+            Self::LinkEperm | Self::LinkEmlink | Self::LinkExdev => op == Op::Link,
         }
     }
 }
@@ -180,6 +197,9 @@ impl Shared {
             None => return Ok(()),
             Some(Fault::Enospc) => Errno::NOSPC,
             Some(Fault::Eintr) => Errno::INTR,
+            Some(Fault::LinkEperm) => Errno::PERM,
+            Some(Fault::LinkEmlink) => Errno::MLINK,
+            Some(Fault::LinkExdev) => Errno::XDEV,
             Some(_) => Errno::IO,
         };
         Err(errno.into())
@@ -275,6 +295,30 @@ impl Vfs for FaultVfs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.shared.gate(Op::Rename)?;
         self.inner.rename(from, to)
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        self.shared.gate(Op::Link)?;
+        self.inner.hard_link(original, link)
+    }
+
+    fn copy_prefix(&self, from: &Path, to: &Path, bytes: u64) -> io::Result<()> {
+        let errno = match self.shared.next(Op::Copy) {
+            None => return self.inner.copy_prefix(from, to, bytes),
+            Some(Fault::HalfThenEnospc) => {
+                self.inner.copy_prefix(from, to, bytes / 2)?;
+                Errno::NOSPC
+            }
+            Some(Fault::Enospc) => Errno::NOSPC,
+            Some(Fault::Eintr) => Errno::INTR,
+            Some(_) => Errno::IO,
+        };
+        Err(errno.into())
+    }
+
+    fn touch(&self, path: &Path) -> io::Result<()> {
+        self.shared.gate(Op::Touch)?;
+        self.inner.touch(path)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {

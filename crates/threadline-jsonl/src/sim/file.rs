@@ -66,7 +66,7 @@ impl MemFile {
         }
         state.stats.writes += 1;
         state.stats.bytes_written += bytes.len() as u64;
-        let mtime_ns = state.disk.tick();
+        let mtime_ns = state.disk.stamp();
         state.disk.file_mut(self.ino)?.change(change, mtime_ns);
         Ok(bytes.len())
     }
@@ -118,7 +118,7 @@ impl VfsFile for MemFile {
         }
         let mut state = self.vfs.state();
         state.mutate()?;
-        let mtime_ns = state.disk.tick();
+        let mtime_ns = state.disk.stamp();
         state
             .disk
             .file_mut(self.ino)?

@@ -15,7 +15,10 @@ use super::{
     file::MemFile,
     stats::Stats,
 };
-use crate::vfs::{DirEntry, Meta, Mode, Vfs, VfsFile};
+use crate::vfs::{DirEntry, Meta, Mode, Vfs, VfsFile, append_all};
+
+/// How much a copy writes at a time, as the system's does.
+const COPY_CHUNK: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Lock {
@@ -160,6 +163,11 @@ impl MemVfs {
             .map(|(fate, disk)| (fate, Self::of(disk)))
     }
 
+    /// Lets time pass.
+    pub fn advance_ms(&self, ms: u64) {
+        self.state().disk.clock += ms;
+    }
+
     /// Returns a file's content as it is read now.
     #[must_use]
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
@@ -185,14 +193,8 @@ impl MemVfs {
             Ok(ino) => ino,
             Err(_) => disk.link_new(path, Node::File(FileNode::default()))?,
         };
-        let mtime_ns = disk.tick();
-        let (cache, durable) = (content.to_vec(), content.to_vec());
-        *disk.file_mut(ino)? = FileNode {
-            cache,
-            durable,
-            pending: Vec::new(),
-            mtime_ns,
-        };
+        let mtime_ns = disk.stamp();
+        *disk.file_mut(ino)? = FileNode::of(content, mtime_ns);
         for node in disk.nodes.values_mut() {
             if let Node::Dir(dir) = node {
                 dir.sync();
@@ -224,11 +226,7 @@ impl MemVfs {
                 if error.kind() == io::ErrorKind::NotFound =>
             {
                 state.mutate()?;
-                let mtime_ns = state.disk.tick();
-                let node = FileNode {
-                    mtime_ns,
-                    ..FileNode::default()
-                };
+                let node = FileNode::of(&[], state.disk.stamp());
                 state.disk.link_new(path, Node::File(node))?
             }
             (Err(error), _) => return Err(error),
@@ -265,6 +263,38 @@ impl Vfs for MemVfs {
         let mut state = self.state();
         state.mutate()?;
         state.disk.rename(from, to)
+    }
+
+    fn hard_link(&self, original: &Path, link: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        state.disk.link(original, link)
+    }
+
+    fn copy_prefix(&self, from: &Path, to: &Path, bytes: u64) -> io::Result<()> {
+        let content = {
+            let state = self.state();
+            state.alive()?;
+            let file = state.disk.file(state.disk.resolve(from)?)?;
+            let prefix = usize::try_from(bytes)
+                .ok()
+                .and_then(|n| file.cache.get(..n));
+            prefix.ok_or(io::ErrorKind::UnexpectedEof)?.to_vec()
+        };
+        let file = self.open_file(to, Mode::CreateNew)?;
+        for chunk in content.chunks(COPY_CHUNK) {
+            append_all(&file, chunk)?;
+        }
+        Ok(())
+    }
+
+    fn touch(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.mutate()?;
+        let ino = state.disk.resolve(path)?;
+        let mtime_ns = state.disk.stamp();
+        state.disk.file_mut(ino)?.mtime_ns = mtime_ns;
+        Ok(())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -306,12 +336,16 @@ impl Vfs for MemVfs {
                     len,
                     mtime_ns: file.mtime_ns,
                     is_dir: false,
+                    links: state.disk.links(ino),
+                    inode: ino,
                 })
             }
             Some(Node::Dir(_)) => Some(Meta {
                 len: 0,
                 mtime_ns: 0,
                 is_dir: true,
+                links: 1,
+                inode: ino,
             }),
             None => None,
         })
@@ -330,7 +364,7 @@ impl Vfs for MemVfs {
     }
 
     fn now_ms(&self) -> u64 {
-        1_764_460_800_000 + self.state().disk.tick()
+        self.state().disk.tick()
     }
 
     fn pause(&self) {

@@ -12,6 +12,8 @@ mod fault;
 mod file;
 mod mem;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 pub use fate::{Fate, FileFate, Kept};
 pub use fault::{Fault, FaultVfs, Op, Plan};
