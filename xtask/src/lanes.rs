@@ -26,7 +26,14 @@ pub(crate) enum Need {
     Binary,
     /// Chromium.
     Chromium,
+    /// The programs of a PostgreSQL server.
+    Postgres,
+    /// Programs of Debian packages that only root can use. Without them, tests skip and say so.
+    Debian(&'static [DebianProgram]),
 }
+
+/// A program, and the Debian package that it is in.
+pub(crate) type DebianProgram = (&'static str, &'static str);
 
 /// The program of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +101,13 @@ const fn with(step: Step, env: &'static [(&'static str, Env)]) -> Step {
 }
 
 const RUSTFMT: Need = Need::Component("fmt", "rustfmt");
+const FILE_SYSTEMS: Need = Need::Debian(&[
+    ("mount", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("xfs_io", "xfsprogs"),
+]);
 const CLIPPY: Need = Need::Component("clippy", "clippy");
 
 /// All lanes, in the order in which they run.
@@ -120,9 +134,13 @@ pub(crate) const LANES: &[Lane] = &[
         about: "unit, contract, integration and documentation tests",
         when: When::Full,
         needs: &[Need::Page],
-        // A few kills at most: the kill lane does them in earnest.
+        // A few kills at most: the kill lane does them in earnest. The disks lane has its tests to
+        // itself.
         steps: &[with(
-            cargo("test --workspace --no-fail-fast", Counter::CargoTest),
+            cargo(
+                "test --workspace --no-fail-fast -- --skip disks:: --skip contention::",
+                Counter::CargoTest,
+            ),
             &[("THREADLINE_KILLS", Env::Is("5"))],
         )],
     },
@@ -132,7 +150,8 @@ pub(crate) const LANES: &[Lane] = &[
         when: When::Quick,
         needs: &[Need::Page],
         steps: &[cargo(
-            "test --workspace --exclude threadline-cli --lib --bins --tests --no-fail-fast",
+            "test --workspace --exclude threadline-cli --lib --bins --tests --no-fail-fast -- \
+             --skip disks:: --skip contention::",
             Counter::CargoTest,
         )],
     },
@@ -167,8 +186,54 @@ pub(crate) const LANES: &[Lane] = &[
                 "test -p threadline-cli --test kill -- --nocapture",
                 Counter::CargoTest,
             ),
-            &[("THREADLINE_KILLS", Env::Default("200"))],
+            &[("THREADLINE_KILLS", Env::Default("500"))],
         )],
+    },
+    Lane {
+        name: "contention",
+        about: "processes that fight for one session; THREADLINE_TAKEOVERS says how many holders \
+                are killed",
+        when: When::Full,
+        needs: &[],
+        steps: &[with(
+            cargo(
+                "test -p threadline-jsonl --test contention -- --ignored --nocapture \
+                 --test-threads=1",
+                Counter::CargoTest,
+            ),
+            &[("THREADLINE_TAKEOVERS", Env::Default("200"))],
+        )],
+    },
+    Lane {
+        name: "disks",
+        about: "power cuts, full disks and failed syncs on loop images, as root; \
+                THREADLINE_POWER_CUTS says how many cuts",
+        when: When::Full,
+        needs: &[FILE_SYSTEMS],
+        steps: &[with(
+            cargo(
+                "test -p threadline-jsonl --test disks -- --ignored --nocapture",
+                Counter::CargoTest,
+            ),
+            &[("THREADLINE_POWER_CUTS", Env::Default("50"))],
+        )],
+    },
+    Lane {
+        name: "postgres",
+        about: "contract and faults of the PostgreSQL backend, on clusters of its own",
+        when: When::Full,
+        needs: &[Need::Postgres, CLIPPY],
+        // Its test binaries are left out of every run that does not name them.
+        steps: &[
+            cargo(
+                "clippy -p threadline-postgres --no-deps --test contract --test faults -- -D warnings",
+                Counter::Check,
+            ),
+            cargo(
+                "test -p threadline-postgres --test contract --test faults --no-fail-fast",
+                Counter::CargoTest,
+            ),
+        ],
     },
     Lane {
         name: "e2e",
@@ -201,5 +266,5 @@ pub(crate) struct Bench {
 /// All benchmarks.
 pub(crate) const BENCHES: &[Bench] = &[Bench {
     name: "store",
-    args: "run --release -p threadline-jsonl --example bench_store",
+    args: "run --release -p threadline-bench --",
 }];

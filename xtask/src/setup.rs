@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Failure,
-    lanes::Need,
+    lanes::{DebianProgram, Need},
     place::{self, Hash},
     runner::{self, Mode, cargo, command, note},
 };
@@ -45,6 +45,11 @@ impl Setup {
             Need::Page => self.ensure(Need::Npm).and_then(|()| self.page()),
             Need::Binary => self.ensure(Need::Page).and_then(|()| self.binary(true)),
             Need::Chromium => self.chromium(),
+            Need::Postgres => self.postgres(),
+            Need::Debian(programs) => {
+                self.debian(programs);
+                Ok(())
+            }
         };
         self.done.push((need, outcome.clone()));
         outcome
@@ -144,27 +149,98 @@ impl Setup {
         note(&format!(
             "{CHROMIUM} is missing; installing Debian's chromium and fonts-liberation"
         ));
-        let install = ["install", "-y", "--no-install-recommends"];
-        let packages = ["chromium", "fonts-liberation"];
         let failed = |e: Failure| {
             format!(
                 "Chromium is not installed and could not be: {e}; install it, or name it in the \
                  variable CHROMIUM, and run again"
             )
         };
-        runner::run(self.mode, apt(&["update"])).map_err(failed)?;
-        runner::run(self.mode, apt(&[&install[..], &packages[..]].concat())).map_err(failed)?;
+        self.install(&["chromium", "fonts-liberation"])
+            .map_err(failed)?;
         if Path::new(CHROMIUM).is_file() {
             Ok(())
         } else {
             Err(failed(format!("apt-get has not put it at {CHROMIUM}")))
         }
     }
+
+    fn postgres(&self) -> Result<(), Failure> {
+        if has_postgres() {
+            return Ok(());
+        }
+        note("PostgreSQL's server is missing; installing Debian's postgresql");
+        let failed = |e: Failure| {
+            format!(
+                "PostgreSQL's server is not installed and could not be: {e}; install it, with \
+                 initdb and postgres in the PATH, and run again"
+            )
+        };
+        self.install(&["postgresql"]).map_err(failed)?;
+        if has_postgres() {
+            Ok(())
+        } else {
+            Err(failed(
+                "apt-get has not put it in /usr/lib/postgresql".into(),
+            ))
+        }
+    }
+
+    /// Installs what is missing. Where that fails, the tests count what they had to skip.
+    fn debian(&self, programs: &[DebianProgram]) {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mut packages: Vec<&str> = programs
+            .iter()
+            .filter(|(program, _)| !installed(program))
+            .map(|(_, package)| *package)
+            .collect();
+        packages.dedup();
+        if packages.is_empty() {
+            return;
+        }
+        let named = packages.join(", ");
+        note(&format!("missing; installing Debian's {named}"));
+        if let Err(failure) = self.install(&packages) {
+            note(&format!("{named} could not be installed: {failure}"));
+        }
+    }
+
+    fn install(&self, packages: &[&str]) -> Result<(), Failure> {
+        let install = ["install", "-y", "--no-install-recommends"];
+        runner::run(self.mode, apt(&["update"]))?;
+        runner::run(self.mode, apt(&[&install[..], packages].concat()))
+    }
 }
 
 /// Returns the path of Chromium that tests use.
 pub(crate) fn chromium_path() -> PathBuf {
     std::env::var_os("CHROMIUM").map_or_else(|| CHROMIUM.into(), PathBuf::from)
+}
+
+/// Returns whether a program is where the system keeps its own.
+fn installed(program: &str) -> bool {
+    ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
+        .iter()
+        .any(|dir| Path::new(dir).join(program).is_file())
+}
+
+/// Returns whether the programs of a PostgreSQL server are where Debian puts them, or in the PATH.
+fn has_postgres() -> bool {
+    let versions = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = versions
+        .map(|version| version.path().join("bin"))
+        .chain(std::env::split_paths(&path));
+    let complete = |folder: PathBuf| {
+        ["initdb", "postgres"]
+            .iter()
+            .all(|name| folder.join(name).is_file())
+    };
+    folders.into_iter().any(complete)
 }
 
 fn apt(args: &[&str]) -> Command {

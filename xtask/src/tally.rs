@@ -21,6 +21,10 @@ pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
+    /// Tests that have said they could do nothing, and that cargo has not counted yet.
+    idle: u64,
+    /// Tests that have said so in all.
+    excused: u64,
 }
 
 impl AddAssign for Tally {
@@ -28,18 +32,37 @@ impl AddAssign for Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.excused += other.excused;
     }
 }
 
 impl Tally {
-    /// Returns whether at least one test ran to its end.
+    /// Returns whether at least one test ran to its end, or all have said why not.
     pub(crate) fn ran(&self) -> bool {
-        self.passed + self.failed > 0
+        self.passed + self.failed + self.excused > 0
+    }
+
+    /// Takes a line like `power cuts: 0 run, 50 skipped: needs root`. To cargo, a test that finds
+    /// nothing to run on has passed.
+    fn read_skipped(&mut self, line: &str) {
+        let skipped = || {
+            let (_, rest) = line.split_once(": ")?;
+            let (run, rest) = rest.split_once(" run, ")?;
+            let (skipped, _) = rest.split_once(" skipped: ")?;
+            Some((run.parse::<u64>().ok()?, skipped.parse::<u64>().ok()?))
+        };
+        if let Some((run, skipped)) = skipped() {
+            self.skipped += skipped;
+            self.idle += u64::from(run == 0);
+        }
     }
 
     /// Adds what a printed line says of tests.
     pub(crate) fn read(&mut self, counter: Counter, line: &str) {
         let line = plain(line);
+        if counter == Counter::CargoTest {
+            self.read_skipped(&line);
+        }
         let words = match counter {
             Counter::Check => return,
             Counter::CargoTest => line.strip_prefix("test result: "),
@@ -63,7 +86,12 @@ impl Tally {
             };
             match *outcome {
                 // A flaky test has passed in the end; Playwright names it apart.
-                "passed" | "flaky" => self.passed += count,
+                "passed" | "flaky" => {
+                    let idle = count.min(self.idle);
+                    self.passed += count - idle;
+                    self.excused += idle;
+                    self.idle -= idle;
+                }
                 "failed" | "interrupted" => self.failed += count,
                 // `did` is Playwright's `did not run`.
                 "ignored" | "skipped" | "todo" | "did" => self.skipped += count,
@@ -118,6 +146,21 @@ mod tests {
             test result: \u{1b}[31mFAILED\u{1b}[0m. 3 passed; 2 failed; 0 ignored; 0 measured; 7 filtered out; finished in 1.20s\n\
             said in passing: 9 passed; 9 failed\n";
         assert_eq!(tally(Counter::CargoTest, text), (15, 2, 1));
+    }
+
+    #[test]
+    fn a_test_that_could_do_nothing_is_skipped_and_not_passed() {
+        let text = "power cuts: 0 run, 50 skipped: needs root\n\
+            full disks: 6 run, 3 skipped: xfs: mount: unknown filesystem type\n\
+            test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n\
+            test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(tally(Counter::CargoTest, text), (4, 0, 53));
+        let mut tally = Tally::default();
+        let alone = "a: 0 run, 5 skipped: needs root\ntest result: ok. 1 passed; 0 failed\n";
+        alone
+            .lines()
+            .for_each(|line| tally.read(Counter::CargoTest, line));
+        assert!(tally.ran() && tally.passed == 0);
     }
 
     #[test]

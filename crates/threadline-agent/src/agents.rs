@@ -182,6 +182,21 @@ pub struct CreateOptions {
 pub struct ResumeOptions {
     /// The session.
     pub session_id: SessionId,
+    /// Whether to resume it also when another writer has it. That one is fenced: nothing that it
+    /// appends from here on is stored or acknowledged, and its run stops with the code `fenced`.
+    /// A run of this process is never taken over; cancel it instead.
+    pub take_over: bool,
+}
+
+impl ResumeOptions {
+    /// Resumes a session that nobody else is writing.
+    #[must_use]
+    pub fn new(session_id: SessionId) -> Self {
+        Self {
+            session_id,
+            take_over: false,
+        }
+    }
 }
 
 pub(crate) struct Shared {
@@ -298,7 +313,8 @@ impl Agents {
     /// closed first. An unknown id is an error, never a new session.
     ///
     /// # Errors
-    /// [`StartError`]: no store, not found, busy here, locked elsewhere, damaged, unsupported.
+    /// [`StartError`]: no store, not found, busy here, locked elsewhere (unless it is taken over),
+    /// damaged, unsupported.
     pub async fn resume(&self, options: ResumeOptions) -> Result<Agent, StartError> {
         if self.shared.config.store.is_none() {
             return Err(StartError::NoStore);
@@ -307,17 +323,18 @@ impl Agents {
         if self.running(&id).is_some() {
             return Err(StartError::Busy { id });
         }
-        let loaded = self
-            .shared
-            .store
-            .load(&id)
-            .await
-            .map_err(|error| match error {
-                OpenError::Locked { id, holder } if holder.pid == std::process::id() => {
-                    StartError::Busy { id }
-                }
-                error => StartError::Open(error),
-            })?;
+        let store = &self.shared.store;
+        let loaded = if options.take_over {
+            store.take_over(&id).await
+        } else {
+            store.load(&id).await
+        };
+        let loaded = loaded.map_err(|error| match error {
+            OpenError::Locked { id, holder } if holder.pid == std::process::id() => {
+                StartError::Busy { id }
+            }
+            error => StartError::Open(error),
+        })?;
         Ok(Agent::new(
             self.shared.clone(),
             loaded.writer,

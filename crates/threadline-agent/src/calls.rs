@@ -1,7 +1,8 @@
 //! The tool calls of one step: judged, asked for, started, run and answered.
 //!
 //! Neighbouring read-only calls run at the same time; all others one after the other, in the
-//! order of the message. Each result is logged as soon as it is there.
+//! order of the message. Each result is logged as soon as it is there; one that is too long for the
+//! model is stored as a blob before.
 
 use std::sync::Arc;
 
@@ -14,17 +15,22 @@ use threadline_session::{
         OutputStream, ToolOutput as OutputPiece, ToolResult, ToolStart,
     },
 };
-use threadline_store::{AppendError, AppendOptions, SessionWriter};
+use threadline_store::{AppendError, AppendOptions, SessionStore, SessionWriter};
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     Approver,
+    agents::Core,
     approvals::{Answer, Answered, ApprovalInfo},
     driver::{Driver, Stop},
     limits::{OUTPUT_LOG_BYTES, OUTPUT_TIME, PARALLEL_CALLS},
+    outputs,
     policy::{Grant, Verdict, judge},
     tools::{Effect, Tool, ToolContext, ToolOutput, parse_arguments},
 };
+
+/// Ends the live output that is logged when there is more.
+const LIVE_END: &str = "\n[the rest of the output is in the result]\n";
 
 /// A call of the message.
 #[derive(Clone)]
@@ -219,10 +225,10 @@ impl Driver {
         Ok(refusal(answered))
     }
 
-    async fn answer(&mut self, call: &Call, output: ToolOutput) -> Result<(), AppendError> {
-        self.record(vec![result(call, output)], false)
-            .await
-            .map(drop)
+    async fn answer(&mut self, call: &Call, output: ToolOutput) -> Result<(), Stop> {
+        let result = result(&self.core.shared.store, call, output).await?;
+        self.record(vec![result], false).await?;
+        Ok(())
     }
 
     /// Runs calls at the same time. Their starts are on stable storage before the first begins.
@@ -243,7 +249,7 @@ impl Driver {
             .into_iter()
             .map(|(call, tool, arguments)| {
                 let context = self.tool_context();
-                run_one(&core.writer, call, tool, arguments, context)
+                run_one(&core, call, tool, arguments, context)
             })
             .collect();
         let mut outcome = Ok(());
@@ -270,12 +276,12 @@ impl Driver {
 }
 
 async fn run_one(
-    writer: &SessionWriter,
+    core: &Core,
     call: Call,
     tool: Arc<dyn Tool>,
     arguments: Value,
     mut context: ToolContext,
-) -> Result<(), AppendError> {
+) -> Result<(), Stop> {
     let (sender, receiver) = mpsc::channel(64);
     context.output = Some(sender);
     let run = async {
@@ -283,10 +289,12 @@ async fn run_one(
         drop(context);
         output
     };
-    let (output, streamed) = tokio::join!(run, log_output(writer, &call.call_id, receiver));
+    let live = log_output(&core.writer, &call.call_id, receiver);
+    let (output, streamed) = tokio::join!(run, live);
+    let result = result(&core.shared.store, &call, output).await?;
     let options = AppendOptions::default();
-    writer.record(vec![result(&call, output)], options).await?;
-    streamed
+    core.writer.record(vec![result], options).await?;
+    Ok(streamed?)
 }
 
 /// Logs live output until the tool is done, gathered for a moment and capped.
@@ -295,7 +303,7 @@ async fn log_output(
     call_id: &str,
     mut pieces: mpsc::Receiver<(OutputStream, String)>,
 ) -> Result<(), AppendError> {
-    let mut room = OUTPUT_LOG_BYTES;
+    let mut room = Some(OUTPUT_LOG_BYTES);
     let mut gathered: Option<(OutputStream, String, Instant)> = None;
     let mut outcome = Ok(());
     loop {
@@ -312,20 +320,19 @@ async fn log_output(
         let (flush, ended) = match piece {
             None => (gathered.take(), false),
             Some(None) => (gathered.take(), true),
-            Some(Some((stream, text))) => match &mut gathered {
-                Some((before, held, _)) if *before == stream => {
+            Some(Some((stream, text))) => match (fitting(&mut room, text), &mut gathered) {
+                (None, _) => continue,
+                (Some(text), Some((before, held, _))) if *before == stream => {
                     held.push_str(&text);
                     continue;
                 }
-                _ => (gathered.replace((stream, text, Instant::now())), false),
+                (Some(text), _) => (gathered.replace((stream, text, Instant::now())), false),
             },
         };
         // A full disk must not stop the tool from being waited for; the result's append says it.
         if let Some((stream, delta, _)) = flush
             && outcome.is_ok()
-            && delta.len() <= room
         {
-            room -= delta.len();
             let piece = OutputPiece {
                 call_id: call_id.into(),
                 stream,
@@ -343,16 +350,31 @@ async fn log_output(
     }
 }
 
-fn result(call: &Call, output: ToolOutput) -> Payload {
-    Payload::ToolResult(ToolResult {
+/// Takes of live output what there is room for. The piece that does not fit is cut and ends with
+/// the one note; nothing comes after it.
+fn fitting(room: &mut Option<usize>, mut text: String) -> Option<String> {
+    let left = (*room)?;
+    *room = left.checked_sub(text.len());
+    if room.is_none() {
+        text.truncate(text.floor_char_boundary(left));
+        text.push_str(LIVE_END);
+    }
+    Some(text)
+}
+
+/// Makes the result of a call. Whatever blob it names is on stable storage.
+async fn result(store: &SessionStore, call: &Call, output: ToolOutput) -> Result<Payload, Stop> {
+    let is_error = output.is_error();
+    let kept = outputs::keep(store, output.content).await?;
+    Ok(Payload::ToolResult(ToolResult {
         call_id: call.call_id.clone(),
         name: call.name.clone(),
-        is_error: output.is_error(),
-        content: output.content,
+        is_error,
+        content: kept.content,
         outcome: output.outcome,
-        full: None,
+        full: kept.full,
         synthetic: false,
-    })
+    }))
 }
 
 fn refusal(answered: Option<Answered>) -> Option<ToolOutput> {

@@ -15,14 +15,14 @@ use threadline_session::{
         StepEnd, StepStart, StopReason, TurnContext, TurnEnd, Usage,
     },
 };
-use threadline_store::{AppendError, AppendOptions, Appended};
+use threadline_store::{AppendError, AppendOptions, Appended, BlobError, error_chain};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Run, RunOutcome,
     agents::Core,
-    error::append_code,
+    error::{append_code, blob_code},
     limits::{CHUNK_BYTES, CHUNK_TIME},
     run::Failure,
 };
@@ -34,6 +34,14 @@ pub(crate) enum Stop {
     End(EndReason),
     /// The log cannot be written.
     Storage(AppendError),
+    /// What an event was to name cannot be stored.
+    Blob(BlobError),
+}
+
+impl From<BlobError> for Stop {
+    fn from(error: BlobError) -> Self {
+        Self::Blob(error)
+    }
 }
 
 impl From<AppendError> for Stop {
@@ -86,14 +94,14 @@ impl Driver {
             Ok(reason) => Ok(reason),
             Err(Stop::End(reason)) => match self.close(&reason).await {
                 Ok(()) => Ok(reason),
-                Err(error) => Err(error),
+                Err(error) => Err(storage_failure(&error)),
             },
-            Err(Stop::Storage(error)) => Err(error),
+            Err(Stop::Storage(error)) => Err(storage_failure(&error)),
+            Err(Stop::Blob(error)) => Err(blob_failure(&error)),
         };
         let (reason, failure) = match reason {
             Ok(reason) => (reason, None),
-            Err(error) => {
-                let failure = storage_failure(&error);
+            Err(failure) => {
                 let reason = EndReason::Error {
                     code: failure.code.clone(),
                     message: failure.message.clone(),
@@ -367,11 +375,25 @@ fn unanswered(call: &OpenCall, reason: &EndReason) -> (Outcome, String) {
     }
 }
 
+const MAKE_SPACE: &str = "make space and send the message again; everything shown so far is kept";
+
+fn blob_failure(error: &BlobError) -> Failure {
+    let code = blob_code(error);
+    let hint = if code == "storage_full" {
+        MAKE_SPACE
+    } else {
+        "continue the session when the storage works again; the call's outcome is told as unknown"
+    };
+    Failure {
+        code: code.into(),
+        message: format!("an output could not be stored: {}", error_chain(error)),
+        hint: Some(hint.into()),
+    }
+}
+
 fn storage_failure(error: &AppendError) -> Failure {
     let hint = match error {
-        AppendError::StorageFull { .. } => {
-            Some("make space and send the message again; everything shown so far is kept".into())
-        }
+        AppendError::StorageFull { .. } => Some(MAKE_SPACE.into()),
         AppendError::Poisoned { .. } | AppendError::UnknownOutcome { .. } => {
             Some("continue the session; opening it again recovers what is on disk".into())
         }

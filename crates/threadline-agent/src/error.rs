@@ -1,7 +1,9 @@
 //! Why a run could not start, or stopped without its end being logged.
 
+use std::{error::Error, io};
+
 use threadline_session::SessionId;
-use threadline_store::{AppendError, CreateError, OpenError, ReadError};
+use threadline_store::{AppendError, BlobError, CreateError, OpenError, ReadError};
 
 /// Says why a run or a session could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +127,7 @@ pub fn append_code(error: &AppendError) -> &'static str {
         AppendError::Invalid(_) | AppendError::Event(_) | AppendError::Unloadable(_) => {
             "invalid_event"
         }
+        AppendError::Past { .. } => "damaged",
         AppendError::AlreadyExists { .. } => "already_exists",
         AppendError::Locked { .. } => "locked",
         AppendError::StorageFull { .. } => "storage_full",
@@ -132,4 +135,36 @@ pub fn append_code(error: &AppendError) -> &'static str {
         AppendError::Poisoned { .. } => "poisoned",
         AppendError::UnknownOutcome { .. } => "unknown_outcome",
     }
+}
+
+/// Returns the stable code of an error of storing or reading a blob.
+#[must_use]
+pub fn blob_code(error: &BlobError) -> &'static str {
+    match error {
+        BlobError::TooLarge { .. } => "too_large",
+        BlobError::NotFound { .. } => "blob_not_found",
+        BlobError::Damaged { .. } => "damaged",
+        BlobError::Backend(error) if is_full(error) => "storage_full",
+        BlobError::Backend(_) => "storage_error",
+    }
+}
+
+/// The seam tells of a full disk only by the cause.
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            kind,
+            Some(
+                io::ErrorKind::StorageFull
+                    | io::ErrorKind::QuotaExceeded
+                    | io::ErrorKind::FileTooLarge
+            )
+        ) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

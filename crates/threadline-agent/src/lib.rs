@@ -11,6 +11,7 @@ mod calls;
 mod driver;
 mod error;
 pub mod limits;
+mod outputs;
 pub mod policy;
 pub mod prompt;
 mod run;
@@ -22,6 +23,6 @@ pub use agents::{
     new_run_id,
 };
 pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
-pub use error::{StartError, append_code, open_code, read_code};
+pub use error::{StartError, append_code, blob_code, open_code, read_code};
 pub use run::{Failure, Run, RunEvent, RunOutcome, RunStream};
 pub use start::{RunInput, RunPolicy, Started};

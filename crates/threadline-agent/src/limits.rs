@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// Most bytes of text in one tool result, notes included.
+/// Most bytes of text in one tool result, notes included. What is longer is kept as a blob.
 pub const RESULT_BYTES: usize = 32 * 1024;
+/// Most bytes of an output that are kept at all, which is what a blob may have.
+pub const OUTPUT_BYTES: usize = threadline_store::limits::MAX_BLOB_BYTES;
+/// Bytes of the pieces in which the end of a long output is held.
+pub const OUTPUT_PIECE_BYTES: usize = 64 * 1024;
 /// Room kept inside [`RESULT_BYTES`] for the note that says what was left out.
 pub const NOTE_BYTES: usize = 512;
 /// Most bytes of the arguments of one tool call.
@@ -52,7 +56,7 @@ pub const SHELL_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 pub const COMMAND_BYTES: usize = 64 * 1024;
 /// Most bytes read from a pipe at once, which is also the longest piece of live output.
 pub const PIPE_BYTES: usize = 8 * 1024;
-/// Most bytes of live output that one call forwards; the result still has head and tail of all.
+/// Most bytes of live output that one call forwards; the result has all of it.
 pub const LIVE_BYTES: usize = 1024 * 1024;
 /// Time that the pipes get to run dry after the last process of a command is gone.
 pub const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -67,7 +71,7 @@ pub const CHUNK_TIME: Duration = Duration::from_millis(40);
 pub const CHUNK_BYTES: usize = 1024;
 /// Longest time that live output of a tool is gathered before it is logged.
 pub const OUTPUT_TIME: Duration = Duration::from_millis(100);
-/// Most bytes of live output of one call in the log; the result still has head and tail of all.
-pub const OUTPUT_LOG_BYTES: usize = 64 * 1024;
+/// Most bytes of live output of one call in the log, a note that there is more not counted.
+pub const OUTPUT_LOG_BYTES: usize = 32 * 1024;
 /// Read-only calls of one step that run at the same time.
 pub const PARALLEL_CALLS: usize = 8;

@@ -103,7 +103,7 @@ impl Agents {
             return Err(StartError::EmptyTask);
         }
         let agent = match session {
-            Some(session_id) => self.resume(ResumeOptions { session_id }).await?,
+            Some(session_id) => self.resume(ResumeOptions::new(session_id)).await?,
             None => {
                 let session_id = input.idempotency_key.as_deref().map(keyed_session);
                 if let Some(id) = &session_id

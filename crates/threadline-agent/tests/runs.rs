@@ -15,5 +15,7 @@ mod support;
 mod approvals;
 #[path = "runs/ends.rs"]
 mod ends;
+#[path = "runs/outputs.rs"]
+mod outputs;
 #[path = "runs/resume.rs"]
 mod resume;

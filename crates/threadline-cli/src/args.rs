@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Common {
-    /// Where sessions are kept: `jsonl:DIR`, or a directory
+    /// Where sessions are kept: `jsonl:DIR` or a directory, `sqlite:FILE`, `postgres://…`
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub(crate) store: Option<String>,
     /// Provider: `offline` or `openai-chat`
@@ -65,6 +65,21 @@ pub(crate) enum Verb {
     Show(Show),
     /// Check every record of a session's log
     Verify(Verify),
+    /// Branch: make a session that has another's events up to one, and goes its own way from there
+    Fork(Fork),
+    /// Go back: move a session's history to right after one of its events
+    Rewind(Rewind),
+    /// Take the last rewind back
+    Redo(Redo),
+    /// Mend a damaged log: keep every valid record, and say what is lost
+    Repair(Repair),
+    /// Show how much space sessions take up, largest first
+    Du(Du),
+    /// Remove blobs that no session names
+    Gc(Gc),
+    /// Move sessions between stores
+    #[command(subcommand)]
+    Store(StoreVerb),
     /// Give a session a title
     Rename {
         /// Session: id, beginning of an id, or title
@@ -131,6 +146,12 @@ pub(crate) struct Run {
     /// Go on with the session of this directory that was active last
     #[arg(long)]
     pub(crate) last: bool,
+    /// Run in a new session that has the events of this one, up to SEQ if given
+    #[arg(long, value_name = "ID[@SEQ]", conflicts_with_all = ["session", "last"], value_parser = fork_point)]
+    pub(crate) fork: Option<ForkPoint>,
+    /// Take the session over from a process that writes it
+    #[arg(long, conflicts_with = "fork")]
+    pub(crate) take_over: bool,
     /// Print every event as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -165,6 +186,146 @@ fn temperature(text: &str) -> Result<f64, String> {
         Ok(value) if (0.0..=2.0).contains(&value) => Ok(value),
         _ => Err("it is a number from 0 to 2".into()),
     }
+}
+
+/// A session and, behind an `@`, one of its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ForkPoint {
+    pub(crate) id: String,
+    pub(crate) at: Option<u64>,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
+fn fork_point(text: &str) -> Result<ForkPoint, String> {
+    let whole = || ForkPoint {
+        id: text.to_owned(),
+        at: None,
+    };
+    // What follows an `@` in a title is no number.
+    Ok(match text.rsplit_once('@') {
+        Some((id, at)) => at.parse().map_or_else(
+            |_| whole(),
+            |at| ForkPoint {
+                id: id.to_owned(),
+                at: Some(at),
+            },
+        ),
+        None => whole(),
+    })
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline fork 019ad2c4 --at 41")]
+pub(crate) struct Fork {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Last event that both have; the last one there is when left out
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("target").required(true),
+    after_help = "Example: threadline rewind 019ad2c4 --turns 1\n\n\
+                  Nothing is removed from the log, and `threadline redo` takes it back. What tools \
+                  did, as to files, is not undone."
+)]
+pub(crate) struct Rewind {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Event after which the history goes on
+    #[arg(long, value_name = "SEQ", group = "target")]
+    pub(crate) to: Option<u64>,
+    /// Number of turns to go back
+    #[arg(long, value_name = "N", group = "target", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) turns: Option<u64>,
+    /// Take the session over from a process that writes it
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline redo 019ad2c4")]
+pub(crate) struct Redo {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Take the session over from a process that writes it
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline repair 019ad2c4 --dry-run\n\n\
+                        The log as it was is kept in the session's quarantine folder.")]
+pub(crate) struct Repair {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Only say what would be kept and lost
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline du --limit 5")]
+pub(crate) struct Du {
+    /// Session: id, beginning of an id, or title; all when left out
+    pub(crate) id: Option<String>,
+    /// Most sessions to show; 0 shows all
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline gc --dry-run\n\n\
+                        A blob that was put within the last day is never removed.")]
+pub(crate) struct Gc {
+    /// Only say what would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreVerb {
+    /// Copy sessions into another store, byte for byte
+    Copy(Copy),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: threadline store copy jsonl:/data/threadline sqlite:/data/all.db\n\n\
+                  What is there already stays; a session that has grown since is caught up with. \
+                  So it can be repeated at any time, also after it was broken off."
+)]
+pub(crate) struct Copy {
+    /// Store to read: `jsonl:DIR`, `sqlite:FILE` or `postgres://…`
+    pub(crate) from: String,
+    /// Store to copy into
+    pub(crate) to: String,
+    /// Sessions: ids, beginnings of ids, or titles; all when left out
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -277,6 +438,13 @@ impl Verb {
             Self::Show(show) => show.json,
             Self::Verify(verify) => verify.json,
             Self::Doctor { json, .. } => *json,
+            Self::Fork(fork) => fork.json,
+            Self::Rewind(rewind) => rewind.json,
+            Self::Redo(redo) => redo.json,
+            Self::Repair(repair) => repair.json,
+            Self::Du(du) => du.json,
+            Self::Gc(gc) => gc.json,
+            Self::Store(StoreVerb::Copy(copy)) => copy.json,
             Self::Serve(_)
             | Self::Rename { .. }
             | Self::Archive { .. }
@@ -284,5 +452,25 @@ impl Verb {
             | Self::Rm { .. }
             | Self::Completions { .. } => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_event_follows_the_last_at_sign() {
+        let point = |text| fork_point(text).map(|point| (point.id, point.at)).unwrap();
+        assert_eq!(point("019a@41"), ("019a".into(), Some(41)));
+        assert_eq!(point("019a"), ("019a".into(), None));
+        assert_eq!(point("me@home"), ("me@home".into(), None));
+        assert_eq!(point("me@home@3"), ("me@home".into(), Some(3)));
     }
 }

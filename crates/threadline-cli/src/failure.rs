@@ -4,8 +4,12 @@
 use std::{io, process::ExitCode};
 
 use serde_json::json;
-use threadline_agent::{StartError, open_code, read_code};
-use threadline_store::{DeleteError, Holder, ListError, OpenError, ReadError, UpdateError};
+use threadline_agent::{StartError, append_code, open_code, read_code};
+use threadline_session::SessionId;
+use threadline_store::{
+    AppendError, DeleteError, ForkError, GcError, Holder, ListError, MoveError, OpenError,
+    ReadError, RepairError, UpdateError,
+};
 
 use crate::text;
 
@@ -148,8 +152,8 @@ impl Failure {
         match error {
             ReadError::NotFound { .. } => failure.hint("list the sessions with `threadline ls`"),
             ReadError::Corrupt { id, .. } => failure.hint(format!(
-                "nothing was changed; see what can be read with `threadline show {id}`, and all \
-                 findings with `threadline verify {id}`"
+                "nothing was changed; see what can be read with `threadline show {id}`, and what \
+                 mending would keep with `threadline repair {id} --dry-run`"
             )),
             ReadError::Unsupported { id, .. } => failure.hint(format!(
                 "what is stored can be read with `threadline show {id} --raw`"
@@ -167,8 +171,8 @@ pub(crate) fn locked(id: &str, holder: &Holder) -> Failure {
         holder.pid, holder.host
     );
     let hint = format!(
-        "wait until it is done, or end it on {} with `kill {}`; the session is free as soon as it \
-         is gone",
+        "wait until it is done, or end it on {} with `kill {}`; or take the session over, which \
+         stops what it writes: `threadline run --session {id} --take-over \"TASK\"`",
         holder.host, holder.pid
     );
     Failure::new("locked", message).hint(hint)
@@ -203,6 +207,73 @@ impl From<UpdateError> for Failure {
             UpdateError::Invalid { .. } => Self::usage(error.to_string()),
         }
     }
+}
+
+impl From<ForkError> for Failure {
+    fn from(error: ForkError) -> Self {
+        match &error {
+            ForkError::Read(error) => Self::from_read(error),
+            ForkError::Empty { .. } => Self::usage(error.to_string()),
+            ForkError::NoEvent { id, .. } => Self::usage(error.to_string()).hint(format!(
+                "see the numbers of its events with `threadline show {id} --raw`"
+            )),
+            ForkError::AlreadyExists { .. } => {
+                Self::new("conflict", error.to_string()).hint("type the same command again")
+            }
+            ForkError::Locked { id, holder } => locked(id.as_str(), holder),
+            ForkError::StorageFull { .. } => full(error.to_string()),
+            ForkError::Encode { .. } => Self::new("internal", error.to_string()),
+        }
+    }
+}
+
+impl Failure {
+    /// Says why the history of a session was not moved.
+    pub(crate) fn from_move(id: &SessionId, error: &MoveError) -> Self {
+        match error {
+            MoveError::Open(error) => Self::from_open(error),
+            MoveError::NoEvent { .. } => Self::usage(error.to_string()).hint(format!(
+                "see the numbers of its events with `threadline show {id} --raw`"
+            )),
+            MoveError::TurnOpen => Self::new("session_busy", error.to_string()),
+            MoveError::NothingToRedo => Self::usage(error.to_string()).hint(format!(
+                "go back with `threadline rewind {id} --to SEQ`, or branch with `threadline fork \
+                 {id} --at SEQ`"
+            )),
+            MoveError::Append(AppendError::StorageFull { .. }) => full(error.to_string()),
+            MoveError::Append(error) => Self::new(append_code(error), error.to_string())
+                .hint(format!("see what is there with `threadline doctor {id}`")),
+        }
+    }
+}
+
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Self {
+        match &error {
+            RepairError::Read(error) => Self::from_read(error),
+            RepairError::Locked { id, holder } => locked(id.as_str(), holder),
+            RepairError::StorageFull { .. } => full(error.to_string()),
+            RepairError::Failed { id, .. } => Self::new("storage_error", error.to_string())
+                .hint(format!("see what is there with `threadline doctor {id}`")),
+        }
+    }
+}
+
+impl From<GcError> for Failure {
+    fn from(error: GcError) -> Self {
+        let failure = Self::new("storage_error", text::chain(&error));
+        match &error {
+            GcError::Unreadable { id, .. } => failure.hint(format!(
+                "nothing was removed; look at it with `threadline doctor {id}`"
+            )),
+            GcError::Backend(_) => failure.hint("look at the store with `threadline doctor`"),
+        }
+    }
+}
+
+fn full(message: String) -> Failure {
+    Failure::new("storage_full", message)
+        .hint("make space, then type the same command again; nothing was lost")
 }
 
 impl From<DeleteError> for Failure {

@@ -1,12 +1,14 @@
 //! The `threadline` program.
 //!
 //! Data goes to standard output, everything else to standard error; programs read `--json` and the
-//! exit code. Only `run` and `serve` ever create anything.
+//! exit code. Only `run`, `serve`, `fork` and `store copy` ever create anything.
 //!
-//! - [`args`] is the command line, [`settings`] what it, the environment and `config.toml` say.
+//! - [`args`] is the command line, [`settings`] what it, the environment and `config.toml` say;
+//!   [`store`] opens the store that [`address`] names.
 //! - [`run`] is one turn; [`render`] prints it and [`ask`] puts approvals to a person.
 //! - [`verbs`] are the others. [`failure`] has the exit codes.
 
+mod address;
 mod args;
 mod ask;
 mod failure;
@@ -27,12 +29,14 @@ mod verbs;
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser as _};
+use threadline_store::SessionStore;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    args::{Cli, Verb},
+    args::{Cli, StoreVerb, Verb},
     failure::{Exit, Failure, Outcome},
     settings::Settings,
+    store::Purpose,
     ui::Ui,
 };
 
@@ -76,22 +80,38 @@ fn dispatch(ui: Ui, cli: Cli) -> Outcome<Exit> {
 
 async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
     signals::ignore_file_size_signal();
-    let store = || store::open(settings);
     match verb {
         // Answered before anything is set up.
         Verb::Completions { .. } => Ok(Exit::Completed),
         Verb::Serve(args) => Box::pin(serve::serve(ui, settings, args)).await,
         Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
-        Verb::Ls(args) => verbs::ls(ui, &store()?, args).await,
-        Verb::Show(args) => verbs::show(ui, &store()?, args).await,
-        Verb::Verify(args) => verbs::verify(ui, &store()?, args).await,
-        Verb::Rename { id, title } => verbs::rename(ui, &store()?, &id, &title).await,
-        Verb::Archive { id } => verbs::archive(ui, &store()?, &id, true).await,
-        Verb::Unarchive { id } => verbs::archive(ui, &store()?, &id, false).await,
-        Verb::Rm { id, yes } => verbs::remove(ui, &store()?, &id, yes).await,
-        Verb::Doctor { id, json } => {
-            verbs::doctor(ui, settings, &store()?, id.as_deref(), json).await
+        Verb::Store(StoreVerb::Copy(args)) => Box::pin(verbs::copy(ui, args)).await,
+        verb => {
+            let store = store::open(settings, Purpose::Read).await?;
+            Box::pin(on_store(ui, settings, &store, verb)).await
         }
+    }
+}
+
+async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb) -> Outcome<Exit> {
+    match verb {
+        Verb::Completions { .. } | Verb::Serve(_) | Verb::Run(_) | Verb::Store(_) => {
+            Ok(Exit::Completed)
+        }
+        Verb::Ls(args) => verbs::ls(ui, store, args).await,
+        Verb::Show(args) => verbs::show(ui, store, args).await,
+        Verb::Verify(args) => verbs::verify(ui, store, args).await,
+        Verb::Fork(args) => verbs::fork(ui, store, args).await,
+        Verb::Rewind(args) => verbs::rewind(ui, store, args).await,
+        Verb::Redo(args) => verbs::redo(ui, store, args).await,
+        Verb::Repair(args) => verbs::repair(ui, settings, store, args).await,
+        Verb::Du(args) => verbs::du(ui, store, args).await,
+        Verb::Gc(args) => verbs::gc(ui, store, args).await,
+        Verb::Rename { id, title } => verbs::rename(ui, store, &id, &title).await,
+        Verb::Archive { id } => verbs::archive(ui, store, &id, true).await,
+        Verb::Unarchive { id } => verbs::archive(ui, store, &id, false).await,
+        Verb::Rm { id, yes } => verbs::remove(ui, store, &id, yes).await,
+        Verb::Doctor { id, json } => verbs::doctor(ui, settings, store, id.as_deref(), json).await,
     }
 }
 

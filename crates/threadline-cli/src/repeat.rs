@@ -71,7 +71,7 @@ async fn lines(
     while let Some(from) = next {
         let page = store.read(id, from, usize::MAX).await?;
         for entry in page.entries {
-            if let threadline_store::Entry::Line(line) = entry
+            if let threadline_store::Entry::Line(line, _) = entry
                 && line.event.seq <= last
             {
                 ui.line(&String::from_utf8_lossy(&line.raw))?;

@@ -19,8 +19,11 @@ use crate::{
     render::Renderer,
     repeat, sessions,
     settings::Settings,
-    signals, store, text,
+    signals,
+    store::{self, Purpose},
+    text,
     ui::{Tone, Ui},
+    verbs,
 };
 
 /// Most bytes of a task on standard input; an event that large is refused anyway.
@@ -29,13 +32,32 @@ const TASK_BYTES: u64 = 16 * 1024 * 1024;
 pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit> {
     let task = read_task(ui, args.task.as_deref())?;
     let cwd = working_directory(args.cwd.as_deref())?;
-    let store = store::open(settings)?;
-    let session = choose(ui, &store, &args, &cwd).await?;
-    let recorded = match &session {
-        Some(id) => store.summary(id).await?.model,
-        None => None,
+    let goes_on = args.session.is_some() || args.last || args.fork.is_some();
+    if args.take_over && !goes_on {
+        return Err(
+            Failure::usage("a new session has no other writer to take over from")
+                .hint("name the session: `threadline run --session ID --take-over \"TASK\"`"),
+        );
+    }
+    let (store, mut session, chosen) = if goes_on {
+        let store = store::open(settings, Purpose::Read).await?;
+        let id = choose(ui, &store, &args, &cwd).await?;
+        let recorded = store.summary(&id).await?.model;
+        let chosen = providers::choose(ui, settings, recorded.as_ref()).await?;
+        (store, Some(id), chosen)
+    } else {
+        // The provider first, so that a wrong one makes no store.
+        let chosen = providers::choose(ui, settings, None).await?;
+        let store = store::open(settings, Purpose::Write).await?;
+        (store, None, chosen)
     };
-    let chosen = providers::choose(ui, settings, recorded.as_ref()).await?;
+    if let (Some(id), Some(point)) = (&session, &args.fork) {
+        session = Some(verbs::branch(ui, &store, id, point.at).await?.id);
+    }
+    if let (Some(id), true) = (&session, args.take_over) {
+        // The other writer is fenced from here on; the session is then opened as usual.
+        drop(verbs::take_over(ui, &store, id).await?);
+    }
     let mut config = AgentsConfig::new(Some(store), chosen.models, cwd.clone());
     config.approver = if ui.can_ask {
         Approver::Board
@@ -133,7 +155,7 @@ async fn start(
     let Some(session_id) = session else {
         return Ok(agents.start(None, input).await?);
     };
-    let agent = agents.resume(ResumeOptions { session_id }).await?;
+    let agent = agents.resume(ResumeOptions::new(session_id)).await?;
     if agent.closed() > 0 {
         ui.warning(&format!(
             "the last turn was interrupted; {} appended to close it",
@@ -207,17 +229,10 @@ pub(crate) fn working_directory(given: Option<&Path>) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-async fn choose(
-    ui: Ui,
-    store: &SessionStore,
-    args: &Run,
-    cwd: &Path,
-) -> Outcome<Option<SessionId>> {
-    if let Some(text) = &args.session {
-        return sessions::find(store, text).await.map(Some);
-    }
-    if !args.last {
-        return Ok(None);
+async fn choose(ui: Ui, store: &SessionStore, args: &Run, cwd: &Path) -> Outcome<SessionId> {
+    let named = args.fork.as_ref().map(|point| &point.id);
+    if let Some(text) = args.session.as_ref().or(named) {
+        return sessions::find(store, text).await;
     }
     let shown = cwd.to_string_lossy().into_owned();
     let filter = ListFilter {
@@ -237,7 +252,7 @@ async fn choose(
         row.id,
         sessions::about(&row)
     ));
-    Ok(Some(row.id))
+    Ok(row.id)
 }
 
 /// Tells how the run ended, and returns the exit code for it.

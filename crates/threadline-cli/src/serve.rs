@@ -14,11 +14,14 @@ use tokio::net::TcpListener;
 use uuid::Uuid;
 
 use crate::{
+    address::Address,
     args::Serve,
     failure::{Exit, Failure, Outcome},
     providers, run,
     settings::Settings,
-    signals, store, text,
+    signals,
+    store::{self, Purpose},
+    text,
     ui::{Tone, Ui},
 };
 
@@ -35,7 +38,7 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
     if let Some(token) = &args.token {
         check_token(token).map_err(refused)?;
     }
-    let store = store::open(settings)?;
+    let store = store::open(settings, Purpose::Write).await?;
     let chosen = providers::choose(ui, settings, None).await?;
     let demonstration = chosen.is_demonstration();
     let cwd = run::working_directory(None)?;
@@ -48,13 +51,21 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
     let bound = listener
         .local_addr()
         .map_err(|error| not_bound(address, &error))?;
-    let token = args.token.unwrap_or_else(|| kept_token(ui, &settings.root));
+    let token = match (args.token, &settings.beside) {
+        (Some(token), _) => token,
+        (None, Some(dir)) => kept_token(ui, dir),
+        (None, None) => random_token(),
+    };
     let mut server = ServerConfig::new(Agents::new(config), token.clone());
     server.allowed_hosts = args.allow_host;
     server.demonstration = demonstration;
     let url = format!("http://{}/?token={token}", reachable(bound));
     ui.line(&format!("Threadline is at {}", ui.out(Tone::Strong, &url)))?;
-    ui.line(&format!("Sessions are kept in {}", settings.root.display()))?;
+    let kept = match &settings.address {
+        Address::Jsonl(root) => root.display().to_string(),
+        address => address.to_string(),
+    };
+    ui.line(&format!("Sessions are kept in {kept}"))?;
     if !page_is_built() {
         ui.warning("this build holds no web page; the HTTP API works without it");
     }

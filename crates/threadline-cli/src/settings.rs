@@ -9,6 +9,7 @@ use serde::Deserialize;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
 
 use crate::{
+    address::Address,
     args::Common,
     failure::{Failure, Outcome},
 };
@@ -30,8 +31,10 @@ pub(crate) struct File {
 pub(crate) struct Settings {
     pub(crate) flags: Common,
     pub(crate) file: File,
-    /// Where the default backend keeps sessions.
-    pub(crate) root: PathBuf,
+    /// Where sessions are kept.
+    pub(crate) address: Address,
+    /// A directory for what is kept beside them; `None` when there is no home.
+    pub(crate) beside: Option<PathBuf>,
 }
 
 impl Settings {
@@ -41,8 +44,18 @@ impl Settings {
             Some(path) => read_file(&path)?,
             None => File::default(),
         };
-        let root = store_root(&flags, &file, &env)?;
-        Ok(Self { flags, file, root })
+        let address = store_address(&flags, &file, &env)?;
+        let beside = match &address {
+            Address::Jsonl(root) => Some(root.clone()),
+            Address::Sqlite(file) => file.parent().map(Path::to_owned),
+            Address::Postgres(_) => data_home(&env),
+        };
+        Ok(Self {
+            flags,
+            file,
+            address,
+            beside,
+        })
     }
 }
 
@@ -98,91 +111,43 @@ fn parse_file(text: &str) -> Result<File, (Option<usize>, String)> {
     })
 }
 
-fn store_root(
+fn store_address(
     flags: &Common,
     file: &File,
     env: &impl Fn(&str) -> Option<OsString>,
-) -> Outcome<PathBuf> {
+) -> Outcome<Address> {
     let given = match (&flags.store, env("THREADLINE_HOME"), &file.store) {
-        (Some(address), _, _) => address_path(address, "--store")?,
-        (None, Some(home), _) => PathBuf::from(home),
-        (None, None, Some(address)) => {
-            let path = address_path(address, "`store` in config.toml")?;
-            if !path.is_absolute() {
+        (Some(address), _, _) => Address::parse(address, "--store")?,
+        (None, Some(home), _) => Address::Jsonl(PathBuf::from(home)),
+        (None, None, Some(text)) => {
+            let address = Address::parse(text, "`store` in config.toml")?;
+            if address.path().is_some_and(|path| !path.is_absolute()) {
                 return Err(Failure::new(
                     "config",
-                    format!("`store` in config.toml: `{address}` depends on where you are"),
+                    format!("`store` in config.toml: `{text}` depends on where you are"),
                 )
                 .hint("begin the path with a slash"));
             }
-            path
+            address
         }
-        (None, None, None) => absolute(env("XDG_DATA_HOME"))
-            .or_else(|| below_home(env, ".local/share"))
-            .map(|base| base.join("threadline"))
-            .ok_or_else(|| {
-                Failure::usage("there is no home directory to keep sessions in")
-                    .hint("name a directory: `--store DIR`, or set THREADLINE_HOME")
-            })?,
+        (None, None, None) => data_home(env).map(Address::Jsonl).ok_or_else(|| {
+            Failure::usage("there is no home directory to keep sessions in")
+                .hint("name a directory: `--store DIR`, or set THREADLINE_HOME")
+        })?,
     };
-    std::path::absolute(&given).map_err(|error| {
-        Failure::usage(format!(
-            "the store address {} is no path: {error}",
-            given.display()
-        ))
-        .hint("name a directory: `--store DIR`")
-    })
+    given.absolute()
 }
 
-/// Takes the directory out of a store address.
-fn address_path(address: &str, place: &str) -> Outcome<PathBuf> {
-    let refuse = |what: String| {
-        Err(Failure::usage(format!("{place}: {what}"))
-            .hint("name a directory: `--store DIR`, or `--store jsonl:DIR`"))
-    };
-    let path = match address.split_once(':') {
-        Some(("jsonl", path)) => path,
-        Some((scheme @ ("sqlite" | "postgres" | "postgresql"), _)) => {
-            return refuse(format!(
-                "stores of the kind `{scheme}:` are not in this version, which keeps sessions in \
-                 directories only"
-            ));
-        }
-        // One letter before a colon, or a slash before it, is a path.
-        Some((scheme, rest)) if rest.starts_with("//") && !scheme.contains('/') => {
-            return refuse(format!("`{scheme}:` is no kind of store"));
-        }
-        _ => address,
-    };
-    if path.trim().is_empty() {
-        return refuse(format!("`{address}` names no directory"));
-    }
-    Ok(PathBuf::from(path))
+/// Where data is kept when nothing else is said.
+fn data_home(env: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    absolute(env("XDG_DATA_HOME"))
+        .or_else(|| below_home(env, ".local/share"))
+        .map(|base| base.join("threadline"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn store_addresses_are_directories_or_refused() {
-        let path = |address: &str| address_path(address, "--store").map_err(|e| e.message);
-        assert_eq!(path("jsonl:/a b"), Ok("/a b".into()));
-        assert_eq!(path("/a:b"), Ok("/a:b".into()));
-        assert_eq!(path("rel"), Ok("rel".into()));
-        for refused in [
-            "sqlite:/x.db",
-            "postgres://h/db",
-            "s3://bucket",
-            "jsonl:",
-            "",
-        ] {
-            assert!(
-                path(refused).unwrap_err().starts_with("--store: "),
-                "{refused}"
-            );
-        }
-    }
 
     #[test]
     fn unknown_keys_and_wrong_types_of_the_configuration_are_named_with_their_line() {
@@ -204,10 +169,13 @@ mod tests {
             "HOME" => Some(OsString::from("/home/x")),
             _ => None,
         };
-        let root = store_root(&Common::default(), &File::default(), &env).unwrap();
-        assert_eq!(root, PathBuf::from("/home/x/.local/share/threadline"));
+        let found = store_address(&Common::default(), &File::default(), &env).unwrap();
+        assert_eq!(
+            found,
+            Address::Jsonl("/home/x/.local/share/threadline".into())
+        );
         let home = |name: &str| (name == "THREADLINE_HOME").then(|| OsString::from("/t"));
-        let root = store_root(&Common::default(), &File::default(), &home).unwrap();
-        assert_eq!(root, PathBuf::from("/t"));
+        let found = store_address(&Common::default(), &File::default(), &home).unwrap();
+        assert_eq!(found, Address::Jsonl("/t".into()));
     }
 }

@@ -81,6 +81,15 @@ impl Ui {
         }
     }
 
+    /// Returns a size as people read it at a terminal, and as programs read it elsewhere.
+    pub(crate) fn size(&self, bytes: u64) -> String {
+        if self.out_terminal {
+            crate::text::bytes(bytes)
+        } else {
+            bytes.to_string()
+        }
+    }
+
     /// Prints data.
     pub(crate) fn print(&self, text: &str) -> Outcome<()> {
         write_out(text.as_bytes()).map_err(|error| Failure::stdout(&error))

@@ -11,12 +11,18 @@ mod support;
 
 #[path = "cli/bad_input.rs"]
 mod bad_input;
+#[path = "cli/branch.rs"]
+mod branch;
 #[path = "cli/full.rs"]
 mod full;
+#[path = "cli/repair.rs"]
+mod repair;
 #[path = "cli/resume.rs"]
 mod resume;
 #[path = "cli/serve.rs"]
 mod serve;
+#[path = "cli/storage.rs"]
+mod storage;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/verbs.rs"]

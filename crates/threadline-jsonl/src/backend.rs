@@ -1,22 +1,33 @@
 //! The asynchronous shell around [`Files`].
 
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use async_trait::async_trait;
-use threadline_session::SessionId;
+use threadline_session::{Base, Place, SessionId};
 use threadline_store::{
-    Backend, BackendError, ClaimError, HeaderReadError, LogEnd, Page, ReadPos, Recovered, Stat,
-    StoredHeader, UserSummary, WriteError, Writer,
+    Backend, BackendError, Begun, BlobId, BlobStat, Catalogue, Checkpoint, ClaimError, Damage,
+    HeaderReadError, Import, LogEnd, NewLog, Page, ReadPos, Stat, StoredHeader, Usage, UserSummary,
+    Visit, WriteError, Writer, limits::POLL_INTERVAL,
 };
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     sync::Semaphore,
 };
 
-use crate::{RealVfs, files::Files, limits::PARALLEL_SYNCS, log::LogWriter, vfs::Vfs};
+use crate::{
+    LogImport, RealVfs,
+    catalogue::JsonlCatalogue,
+    files::{Files, failed},
+    layout::session_dir,
+    limits::{PARALLEL_SYNCS, WATCHED_POLL_INTERVAL},
+    log::LogWriter,
+    vfs::Vfs,
+    watch::Watches,
+};
 
 /// Syncs of all sessions of the process. One thread syncing many files in turn would be many
 /// times slower than the file system's own merging of syncs that run at the same time.
@@ -27,12 +38,19 @@ static SYNCS: Semaphore = Semaphore::const_new(PARALLEL_SYNCS);
 pub struct JsonlOptions {
     /// Writes also on a network file system, where locks may not hold between machines.
     pub allow_network_fs: bool,
+    /// Bytes of log that are worth a checkpoint; the store's own measure by default.
+    pub checkpoint_every: Option<u64>,
 }
 
 /// One directory of JSON lines per session, below one root folder.
 #[derive(Debug, Clone)]
 pub struct JsonlBackend {
     files: Files,
+    /// None on a file system that SQLite does not see.
+    catalogue: Option<JsonlCatalogue>,
+    checkpoint_every: Option<u64>,
+    /// None on a file system that the system does not know, or not alone.
+    watches: Option<Arc<Watches>>,
 }
 
 impl JsonlBackend {
@@ -41,7 +59,10 @@ impl JsonlBackend {
     /// # Errors
     /// [`BackendError`] when the path leads to something that is no folder.
     pub fn open(root: impl Into<PathBuf>, options: JsonlOptions) -> Result<Self, BackendError> {
-        Self::with_vfs(Arc::new(RealVfs), root, options)
+        let mut backend = Self::with_vfs(Arc::new(RealVfs), root, options)?;
+        backend.catalogue = Some(JsonlCatalogue::new(backend.files.clone()));
+        backend.watches = backend.is_local().then(Arc::default);
+        Ok(backend)
     }
 
     /// Uses another file system.
@@ -72,7 +93,16 @@ impl JsonlBackend {
                 root,
                 allow_network,
             },
+            catalogue: None,
+            checkpoint_every: options.checkpoint_every,
+            watches: None,
         })
+    }
+
+    /// Returns whether this machine hears of all changes. Those that others make on a network file
+    /// system it does not hear of.
+    fn is_local(&self) -> bool {
+        matches!(self.files.vfs.network_kind(&self.files.root), Ok(None))
     }
 
     /// Returns the root folder.
@@ -120,6 +150,11 @@ impl Backend for JsonlBackend {
         vec![self.files.root.clone()]
     }
 
+    fn catalogue(&self) -> Option<Arc<dyn Catalogue>> {
+        let catalogue = self.catalogue.clone()?;
+        Some(Arc::new(catalogue))
+    }
+
     async fn header(&self, id: &SessionId) -> Result<Option<StoredHeader>, HeaderReadError> {
         let id = id.clone();
         blocking(&self.files, move |files| files.header(&id)).await?
@@ -140,22 +175,77 @@ impl Backend for JsonlBackend {
         blocking(&self.files, move |files| files.stat(&id)).await?
     }
 
+    async fn usage(&self, id: &SessionId) -> Result<Usage, BackendError> {
+        let id = id.clone();
+        blocking(&self.files, move |files| files.usage(&id)).await?
+    }
+
+    async fn stats(&self, ids: &[SessionId]) -> Vec<Result<Option<Stat>, BackendError>> {
+        let wanted = ids.to_vec();
+        let look = move |files: &Files| wanted.iter().map(|id| files.stat(id)).collect();
+        match blocking(&self.files, look).await {
+            Ok(stats) => stats,
+            Err(error) => vec![Err(error)],
+        }
+    }
+
     async fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
         blocking(&self.files, Files::ids).await?
     }
 
-    async fn create(
+    async fn skim(
         &self,
         id: &SessionId,
-        header_line: &[u8],
-        batch: &[u8],
-        last_seq: u64,
-    ) -> Result<Box<dyn Writer>, ClaimError> {
-        let (id, header, batch) = (id.clone(), header_line.to_vec(), batch.to_vec());
-        let writer = blocking(&self.files, move |files| {
-            files.create(&id, &header, &batch, last_seq)
-        })
-        .await??;
+        from: ReadPos,
+        visit: &mut Visit<'_>,
+    ) -> Result<ReadPos, BackendError> {
+        // The visitor borrows from its caller, so this cannot go to another thread.
+        if in_place() {
+            tokio::task::block_in_place(|| self.files.skim(id, from, visit))
+        } else {
+            self.files.skim(id, from, visit)
+        }
+    }
+
+    async fn lines(
+        &self,
+        id: &SessionId,
+        wanted: &[(u64, Place)],
+    ) -> Result<Vec<Result<Vec<u8>, Damage>>, BackendError> {
+        let (id, wanted) = (id.clone(), wanted.to_vec());
+        blocking(&self.files, move |files| files.lines(&id, &wanted)).await?
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        limit: u64,
+    ) -> Result<Option<Checkpoint>, BackendError> {
+        let id = id.clone();
+        blocking(&self.files, move |files| files.checkpoint(&id, limit)).await?
+    }
+
+    fn checkpoint_every(&self) -> u64 {
+        self.checkpoint_every
+            .unwrap_or(threadline_store::limits::CHECKPOINT_BYTES)
+    }
+
+    async fn create(&self, id: &SessionId, new: NewLog) -> Result<Box<dyn Writer>, ClaimError> {
+        let id = id.clone();
+        let writer = blocking(&self.files, move |files| files.create(&id, &new)).await??;
+        Ok(Box::new(Shell {
+            writer: Some(writer),
+        }))
+    }
+
+    async fn cut(&self, id: &SessionId, last_seq: u64) -> Result<Option<Base>, BackendError> {
+        let id = id.clone();
+        blocking(&self.files, move |files| files.cut(&id, last_seq)).await?
+    }
+
+    async fn take_over(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
+        let id = id.clone();
+        let writer = blocking(&self.files, move |files| files.take_over(&id)).await??;
         Ok(Box::new(Shell {
             writer: Some(writer),
         }))
@@ -167,6 +257,17 @@ impl Backend for JsonlBackend {
         Ok(Box::new(Shell {
             writer: Some(writer),
         }))
+    }
+
+    async fn changed(&self, id: &SessionId) {
+        let folder = session_dir(&self.files.root, id);
+        let watch = self.watches.as_ref().and_then(|w| w.watch(&folder));
+        match watch {
+            Some(mut watch) => {
+                let _ = tokio::time::timeout(WATCHED_POLL_INTERVAL, watch.changed()).await;
+            }
+            None => tokio::time::sleep(POLL_INTERVAL).await,
+        }
     }
 
     async fn summary(&self, id: &SessionId) -> Result<UserSummary, BackendError> {
@@ -190,6 +291,101 @@ impl Backend for JsonlBackend {
     async fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
         let id = id.clone();
         blocking(&self.files, move |files| files.delete(&id)).await?
+    }
+
+    async fn put_blob(&self, id: &BlobId, bytes: &[u8]) -> Result<(), BackendError> {
+        let (id, bytes) = (id.clone(), bytes.to_vec());
+        blocking(&self.files, move |files| files.put_blob(&id, &bytes)).await?
+    }
+
+    async fn get_blob(&self, id: &BlobId) -> Result<Option<Vec<u8>>, BackendError> {
+        let id = id.clone();
+        blocking(&self.files, move |files| files.get_blob(&id)).await?
+    }
+
+    async fn blobs(&self) -> Result<Vec<BlobStat>, BackendError> {
+        blocking(&self.files, Files::blobs).await?
+    }
+
+    async fn delete_blob(&self, stat: &BlobStat) -> Result<bool, BackendError> {
+        let stat = stat.clone();
+        blocking(&self.files, move |files| files.delete_blob(&stat)).await?
+    }
+
+    async fn blob_names(
+        &self,
+        id: &SessionId,
+        found: &mut HashSet<BlobId>,
+    ) -> Result<(), BackendError> {
+        let id = id.clone();
+        let names = blocking(&self.files, move |files| {
+            let mut names = HashSet::new();
+            files.blob_names(&id, &mut names).map(|()| names)
+        })
+        .await??;
+        found.extend(names);
+        Ok(())
+    }
+
+    async fn import(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        let id = id.clone();
+        let import = blocking(&self.files, move |files| files.import(&id)).await??;
+        Ok(Box::new(Bringing {
+            import: Some(import),
+        }))
+    }
+
+    async fn replace(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        let id = id.clone();
+        let import = blocking(&self.files, move |files| files.replace(&id)).await??;
+        Ok(Box::new(Bringing {
+            import: Some(import),
+        }))
+    }
+}
+
+/// The asynchronous shell around an import.
+struct Bringing {
+    /// Absent only while a blocking thread has it, or when that thread broke.
+    import: Option<LogImport>,
+}
+
+impl Bringing {
+    async fn with(
+        &mut self,
+        work: impl FnOnce(&mut LogImport) -> Result<(), BackendError> + Send + 'static,
+    ) -> Result<(), BackendError> {
+        let lost = || BackendError::new("importing", "an earlier step broke");
+        let mut import = self.import.take().ok_or_else(lost)?;
+        let task = tokio::task::spawn_blocking(move || {
+            let outcome = work(&mut import);
+            (import, outcome)
+        });
+        let (import, outcome) = task.await.map_err(|error| broke(&error))?;
+        self.import = Some(import);
+        outcome
+    }
+}
+
+#[async_trait]
+impl Import for Bringing {
+    async fn header(&mut self, line: &[u8]) -> Result<(), BackendError> {
+        let line = line.to_vec();
+        self.with(move |import| import.header(&line)).await
+    }
+
+    async fn lines(&mut self, lines: &[u8], last_seq: u64) -> Result<(), BackendError> {
+        let lines = lines.to_vec();
+        self.with(move |import| import.lines(&lines, last_seq))
+            .await
+    }
+
+    async fn finish(mut self: Box<Self>) -> Result<(), ClaimError> {
+        let lost = || BackendError::new("importing", "an earlier step broke");
+        let import = self.import.take().ok_or_else(lost)?;
+        tokio::task::spawn_blocking(move || import.finish())
+            .await
+            .map_err(|error| broke(&error))?
     }
 }
 
@@ -235,7 +431,7 @@ impl Shell {
 
 #[async_trait]
 impl Writer for Shell {
-    async fn begin(&mut self, end: LogEnd) -> Result<Option<Recovered>, WriteError> {
+    async fn begin(&mut self, end: LogEnd) -> Result<Begun, WriteError> {
         self.with(true, move |writer| writer.begin(end)).await
     }
 
@@ -244,12 +440,21 @@ impl Writer for Shell {
         batch: Vec<u8>,
         last_seq: u64,
         sync: bool,
-    ) -> Result<(), WriteError> {
+    ) -> Result<u64, WriteError> {
         self.with(sync, move |writer| writer.append(&batch, last_seq, sync))
             .await
     }
 
     async fn sync(&mut self) -> Result<(), WriteError> {
         self.with(true, LogWriter::sync).await
+    }
+
+    async fn put_checkpoint(&mut self, state: &[u8]) -> Result<(), BackendError> {
+        let state = state.to_vec();
+        let put = self.with(false, move |writer| Ok(writer.put_checkpoint(&state)));
+        match put.await {
+            Ok(put) => put.map_err(failed),
+            Err(error) => Err(BackendError::new("keeping a checkpoint", error)),
+        }
     }
 }

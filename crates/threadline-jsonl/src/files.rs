@@ -6,18 +6,20 @@ use std::{
     sync::Arc,
 };
 
-use threadline_session::{Header, SessionId};
+use threadline_session::{Header, Place, SessionId, codec::check_raw};
 use threadline_store::{
-    BackendError, ClaimError, HeaderReadError, Holder, Page, ReadPos, Stamp, Stat, StoredHeader,
+    BackendError, Checkpoint, ClaimError, Damage, HeaderReadError, Page, ReadPos, Stamp, Stat,
+    StoredHeader, Usage,
 };
 
 use crate::{
     hint::Hint,
-    layout::{self, DELETED, LOCK, LOG, NEW_LOG},
-    limits::{LOCK_TRIES, MAX_HEADER_BYTES},
-    log::LogWriter,
+    index,
+    layout::{self, LOG, SUMMARY},
+    limits::{MAX_LINE_BYTES, READ_BYTES},
+    pieces::{Pieces, header_line},
     scan::{Evidence, Scanner},
-    vfs::{At as _, FileError, Mode, Vfs, VfsFile, append_all, read_full},
+    vfs::{At as _, FileError, Meta, Mode, Vfs, VfsFile},
 };
 
 /// The sessions below one folder.
@@ -78,17 +80,14 @@ impl Files {
         let Some(file) = self.open_log(dir).map_err(failed)? else {
             return Ok(None);
         };
-        let mut bytes = vec![0; MAX_HEADER_BYTES];
-        let read = read_full(&*file, &mut bytes, 0)
-            .at("reading", &path)
-            .map_err(failed)?;
-        bytes.truncate(read);
+        let line = header_line(&*file, &path).map_err(failed)?;
         let wrong = |source| HeaderReadError::Header {
             file: path.display().to_string(),
             source,
         };
-        let Some(end) = memchr::memchr(b'\n', &bytes) else {
-            let reason = if bytes.is_empty() {
+        let Some(text) = line.strip_suffix(b"\n") else {
+            let empty = file.len().at("measuring", &path).map_err(failed)? == 0;
+            let reason = if empty {
                 "the file is empty"
             } else {
                 "the line has no end"
@@ -97,14 +96,27 @@ impl Files {
                 reason: reason.into(),
             }));
         };
-        bytes.truncate(end + 1);
-        let line = bytes.get(..end).unwrap_or_default();
-        let (header, verified) = Header::decode(line).map_err(wrong)?;
+        let (header, verified) = Header::decode(text).map_err(wrong)?;
         Ok(Some(StoredHeader {
             header,
-            line: bytes,
+            line,
             verified,
         }))
+    }
+
+    /// Opens a session's log, which must exist.
+    pub(crate) fn pieces(&self, dir: &Path) -> Result<Pieces, BackendError> {
+        let pieces = Pieces::open(&*self.vfs, dir).map_err(failed)?;
+        pieces.ok_or_else(|| {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            BackendError::new(format!("reading {}", dir.join(LOG).display()), missing)
+        })
+    }
+
+    fn evidence(&self, dir: &Path) -> Result<Evidence, BackendError> {
+        let lock = self.lock_path(dir).map_err(failed)?;
+        let hint = Hint::load_at(&*self.vfs, &lock).map_err(failed)?;
+        Ok(Evidence::of(hint.as_ref(), &self.vfs.boot_id()))
     }
 
     /// Reads a page of a session's log.
@@ -118,22 +130,54 @@ impl Files {
         max_bytes: usize,
     ) -> Result<Page, BackendError> {
         let dir = self.dir(id);
-        let path = dir.join(LOG);
-        let Some(file) = self.open_log(&dir).map_err(failed)? else {
-            let missing = io::Error::from(io::ErrorKind::NotFound);
-            return Err(BackendError::new(
-                format!("reading {}", path.display()),
-                missing,
-            ));
-        };
-        let hint = Hint::load_at(&*self.vfs, &dir.join(LOCK)).map_err(failed)?;
-        let evidence = Evidence::of(hint.as_ref(), &self.vfs.boot_id());
+        // The record first: what it says of a log holds for all that is read afterwards.
+        let evidence = self.evidence(&dir)?;
+        let pieces = self.pieces(&dir)?;
         let scanner = Scanner {
-            file: &*file,
-            path: &path,
+            pieces: &pieces,
             evidence,
         };
         scanner.page(from, max_bytes).map_err(failed)
+    }
+
+    /// Reads single lines by their places, in the order asked for.
+    ///
+    /// # Errors
+    /// [`BackendError`], also when there is no such session.
+    pub fn lines(
+        &self,
+        id: &SessionId,
+        wanted: &[(u64, Place)],
+    ) -> Result<Vec<Result<Vec<u8>, Damage>>, BackendError> {
+        let pieces = self.pieces(&self.dir(id))?;
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_by_key(|at| wanted.get(*at).map(|(_, place)| place.at));
+        let mut found = vec![None; wanted.len()];
+        let mut window = Window::default();
+        for at in order {
+            let Some((seq, place)) = wanted.get(at) else {
+                continue;
+            };
+            let line = window.line(&pieces, *seq, *place).map_err(failed)?;
+            if let Some(slot) = found.get_mut(at) {
+                *slot = Some(line);
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns the newest intact checkpoint that goes on at an event up to `limit`.
+    ///
+    /// # Errors
+    /// [`BackendError`], also when there is no such session.
+    pub fn checkpoint(
+        &self,
+        id: &SessionId,
+        limit: u64,
+    ) -> Result<Option<Checkpoint>, BackendError> {
+        let dir = self.dir(id);
+        let pieces = self.pieces(&dir)?;
+        index::newest(&*self.vfs, &dir, &pieces, limit).map_err(failed)
     }
 
     /// Returns what is known of a session without reading its log.
@@ -152,27 +196,92 @@ impl Files {
             return Ok(None);
         };
         let (writer, acknowledged) = self.look_at_lock(&dir);
+        let people = self.people_stamp(&dir)?;
         Ok(Some(Stat {
-            bytes: meta.len,
+            bytes: self.bytes(&dir, meta.len).map_err(failed)?,
             stamp: Stamp(meta.len, meta.mtime_ns),
+            people,
             writer,
             acknowledged,
         }))
     }
 
-    /// Probes the lock for an instant with a shared one, so that reading never needs it.
-    fn look_at_lock(&self, dir: &Path) -> (Option<Holder>, Option<u64>) {
-        let Ok(file) = self.vfs.open(&dir.join(LOCK), Mode::Read) else {
-            return (None, None);
+    /// Returns the stamps of a session in a folder, as in [`Stat`], and nothing else.
+    pub(crate) fn stamps(&self, dir: &Path) -> Result<Option<(Stamp, Stamp)>, BackendError> {
+        let path = dir.join(LOG);
+        let meta = self.vfs.metadata(&path).at("looking at", &path);
+        let Some(meta) = meta.map_err(failed)? else {
+            return Ok(None);
         };
-        let hint = Hint::read(&*file);
-        let held = matches!(file.try_lock(false), Ok(false));
-        let holder = held.then(|| {
-            hint.as_ref()
-                .map_or_else(Hint::default, Clone::clone)
-                .holder()
-        });
-        (holder, hint.and_then(|hint| hint.durable_seq))
+        let log = Stamp(meta.len, meta.mtime_ns);
+        Ok(Some((log, self.people_stamp(dir)?)))
+    }
+
+    fn people_stamp(&self, dir: &Path) -> Result<Stamp, BackendError> {
+        let path = dir.join(SUMMARY);
+        let meta = self.vfs.metadata(&path).at("looking at", &path);
+        // The file is replaced each time, and its time is coarser than two changes may be apart.
+        let stamp = |meta: Meta| Stamp(meta.len ^ meta.inode.rotate_left(32), meta.mtime_ns);
+        Ok(meta.map_err(failed)?.map_or_else(Stamp::default, stamp))
+    }
+
+    /// Returns the length of a whole log whose own file has a length.
+    fn bytes(&self, dir: &Path, own: u64) -> Result<u64, FileError> {
+        // Only a log with a prefix needs a look inside.
+        let first = dir.join(layout::base_name(0));
+        if self
+            .vfs
+            .metadata(&first)
+            .at("looking at", &first)?
+            .is_none()
+        {
+            return Ok(own);
+        }
+        Pieces::open(&*self.vfs, dir)?.map_or(Ok(own), |pieces| pieces.len())
+    }
+
+    /// Returns the bytes that a session takes up.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn usage(&self, id: &SessionId) -> Result<Usage, BackendError> {
+        let dir = self.dir(id);
+        let mut usage = Usage::default();
+        for entry in self.vfs.list(&dir).at("listing", &dir).map_err(failed)? {
+            let path = dir.join(&entry.name);
+            if entry.is_dir {
+                usage.quarantine += self.bytes_below(&path).map_err(failed)?;
+                continue;
+            }
+            let meta = self.vfs.metadata(&path).at("looking at", &path);
+            let len = meta.map_err(failed)?.map_or(0, |meta| meta.len);
+            let name = entry.name.to_string_lossy();
+            let part = if name == LOG {
+                &mut usage.log
+            } else if layout::is_base_name(&name) {
+                &mut usage.shared
+            } else if name == layout::INDEX || name.ends_with(".index") {
+                &mut usage.index
+            } else {
+                &mut usage.other
+            };
+            *part += len;
+        }
+        Ok(usage)
+    }
+
+    fn bytes_below(&self, dir: &Path) -> Result<u64, FileError> {
+        let mut bytes = 0;
+        for entry in self.vfs.list(dir).at("listing", dir)? {
+            let path = dir.join(&entry.name);
+            bytes += if entry.is_dir {
+                self.bytes_below(&path)?
+            } else {
+                let meta = self.vfs.metadata(&path).at("looking at", &path)?;
+                meta.map_or(0, |meta| meta.len)
+            };
+        }
+        Ok(bytes)
     }
 
     /// Returns all ids, in no order.
@@ -224,7 +333,7 @@ impl Files {
         Ok(id.filter(|id| self.dir(id) == dir))
     }
 
-    fn folders(&self, dir: &Path) -> Result<Vec<String>, BackendError> {
+    pub(crate) fn folders(&self, dir: &Path) -> Result<Vec<String>, BackendError> {
         match self.vfs.list(dir) {
             Ok(entries) => Ok(entries
                 .into_iter()
@@ -240,295 +349,67 @@ impl Files {
             })),
         }
     }
+}
 
-    fn check_network(&self) -> Result<(), ClaimError> {
-        let kind = self
-            .vfs
-            .network_kind(&self.root)
-            .at("looking at", &self.root);
-        match kind.map_err(claim_failed)? {
-            Some(kind) if !self.allow_network => Err(ClaimError::Backend(BackendError::new(
-                format!("opening {} for writing", self.root.display()),
-                format!(
-                    "it is on {kind}, where locks and appends do not hold between machines; use a \
-                     local folder, or PostgreSQL for many machines"
-                ),
-            ))),
-            _ => Ok(()),
+/// Bytes of a log around the last line that was asked for, so that neighbours cost one read.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn line(
+        &mut self,
+        pieces: &Pieces,
+        seq: u64,
+        place: Place,
+    ) -> Result<Result<Vec<u8>, Damage>, FileError> {
+        let len = usize::try_from(place.len).unwrap_or(usize::MAX);
+        if len <= MAX_LINE_BYTES {
+            self.cover(pieces, place.at, len)?;
         }
-    }
-
-    /// Makes a session's folder.
-    fn make_dirs(&self, id: &SessionId) -> Result<PathBuf, FileError> {
-        let mut path = self.root.clone();
-        self.make_root(&path)?;
-        for part in layout::parts(id) {
-            path.push(part);
-            self.make_dir(&path)?;
-        }
-        Ok(path)
-    }
-
-    /// Makes the root folder and those above it that are missing. When it is missing, all above it
-    /// are synced: how far an attempt got that died here cannot be seen.
-    fn make_root(&self, path: &Path) -> Result<(), FileError> {
-        if self.vfs.metadata(path).at("looking at", path)?.is_some() {
-            return Ok(());
-        }
-        let above = path
-            .ancestors()
-            .skip(1)
-            .filter(|path| !path.as_os_str().is_empty());
-        let above: Vec<_> = above.collect();
-        for parent in above.iter().rev() {
-            if self
-                .vfs
-                .metadata(parent)
-                .at("looking at", parent)?
-                .is_none()
-            {
-                self.make_dir(parent)?;
-            }
-        }
-        above
-            .iter()
-            .try_for_each(|parent| self.sync_leading(parent))?;
-        self.make_dir(path)
-    }
-
-    /// Returns the folders whose entries lead to a session's own, deepest first. They are synced
-    /// also when they are not new: whoever made them may have died before syncing them.
-    fn leading(&self, dir: &Path) -> Vec<PathBuf> {
-        let inside = dir
-            .ancestors()
-            .skip(1)
-            .take_while(|path| path.starts_with(&self.root));
-        let above = self
-            .root
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        inside.chain(above).map(Path::to_owned).collect()
-    }
-
-    /// Syncs a session's folder and those that lead to it.
-    pub(crate) fn sync_place(&self, dir: &Path) -> Result<(), FileError> {
-        self.vfs.sync_dir(dir).at("syncing", dir)?;
-        self.leading(dir)
-            .iter()
-            .try_for_each(|path| self.sync_leading(path))
-    }
-
-    /// Syncs a folder. One above the root may be closed to us or read-only, and is then not ours to
-    /// care for.
-    fn sync_leading(&self, path: &Path) -> Result<(), FileError> {
-        use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
-        match self.vfs.sync_dir(path) {
-            Err(error) if !path.starts_with(&self.root) => match error.kind() {
-                InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported => Ok(()),
-                _ => Err(error).at("syncing", path),
+        let from = usize::try_from(place.at.wrapping_sub(self.start)).unwrap_or(usize::MAX);
+        let bytes = from
+            .checked_add(len)
+            .and_then(|to| self.bytes.get(from..to))
+            .and_then(|bytes| bytes.strip_suffix(b"\n"));
+        let reason = match bytes {
+            Some(line) => match check_raw(line, seq) {
+                Ok(()) => return Ok(Ok(line.to_vec())),
+                Err(error) => error.to_string(),
             },
-            synced => synced.at("syncing", path),
-        }
-    }
-
-    fn make_dir(&self, path: &Path) -> Result<(), FileError> {
-        match self.vfs.create_dir(path) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error).at("creating", path),
-        }
-    }
-
-    /// Takes the lock of a session's folder.
-    fn lock(&self, dir: &Path) -> Result<Box<dyn VfsFile>, ClaimError> {
-        let path = dir.join(LOCK);
-        let file = self.vfs.open(&path, Mode::ReadWrite).at("opening", &path);
-        let file = file.map_err(claim_failed)?;
-        for attempt in 0..LOCK_TRIES {
-            if attempt > 0 {
-                self.vfs.pause();
-            }
-            if file
-                .try_lock(true)
-                .at("locking", &path)
-                .map_err(claim_failed)?
-            {
-                return Ok(file);
-            }
-        }
-        let holder = Hint::read(&*file).unwrap_or_default().holder();
-        Err(ClaimError::Locked { holder })
-    }
-
-    /// Stores a new session, durably, and claims it.
-    ///
-    /// # Errors
-    /// [`ClaimError`].
-    pub fn create(
-        &self,
-        id: &SessionId,
-        header_line: &[u8],
-        batch: &[u8],
-        last_seq: u64,
-    ) -> Result<LogWriter, ClaimError> {
-        self.check_network()?;
-        let exists = || {
-            let log = self.dir(id).join(LOG);
-            let there = self
-                .vfs
-                .metadata(&log)
-                .at("looking at", &log)
-                .map_err(claim_failed)?;
-            there.map_or(Ok(()), |_| Err(ClaimError::AlreadyExists))
+            None => "the line is not where it was".to_owned(),
         };
-        // Before the lock, because whoever is writing the session holds it; and under the lock,
-        // because somebody may have created it between.
-        exists()?;
-        let dir = self.make_dirs(id).map_err(claim_failed)?;
-        let lock = self.lock(&dir)?;
-        exists()?;
-        let mut bytes = header_line.to_vec();
-        bytes.extend_from_slice(batch);
-        let mut writer = self.write_new(&dir, lock, &bytes).map_err(claim_failed)?;
-        writer.durable_seq = Some(last_seq);
-        writer.hint.durable_seq = Some(last_seq);
-        // Synced once, so that after a power cut there is evidence of what was acknowledged.
-        let path = dir.join(LOCK);
-        let noted = writer
-            .hint
-            .write(&*writer.lock, &path)
-            .and_then(|()| writer.lock.sync_data().at("syncing", &path));
-        if let Err(error) = noted {
-            tracing::warn!(%error, "the lock record could not be written");
-        }
-        Ok(writer)
+        let piece = pieces.0.get(pieces.at(place.at));
+        Ok(Err(Damage {
+            file: piece.map_or_else(String::new, |piece| piece.path.display().to_string()),
+            offset: piece.map_or(place.at, |piece| place.at - piece.start),
+            bytes: u64::from(place.len),
+            seq,
+            reason,
+        }))
     }
 
-    /// Writes a whole log beside its place, then moves it there: it exists with its header and its
-    /// first batch, or not at all.
-    fn write_new(
-        &self,
-        dir: &Path,
-        lock: Box<dyn VfsFile>,
-        bytes: &[u8],
-    ) -> Result<LogWriter, FileError> {
-        let (new, log) = (dir.join(NEW_LOG), dir.join(LOG));
-        let write = || -> Result<Box<dyn VfsFile>, FileError> {
-            if self.vfs.metadata(&new).at("looking at", &new)?.is_some() {
-                self.vfs.remove_file(&new).at("removing", &new)?;
-            }
-            let file = self.vfs.open(&new, Mode::CreateNew).at("creating", &new)?;
-            append_all(&*file, bytes).at("writing", &new)?;
-            file.sync_data().at("syncing", &new)?;
-            self.vfs.rename(&new, &log).at("renaming", &new)?;
-            self.sync_place(dir)?;
-            Ok(file)
-        };
-        match write() {
-            Ok(file) => {
-                let hint = self.new_hint(None);
-                Ok(LogWriter {
-                    files: self.clone(),
-                    vfs: self.vfs.clone(),
-                    dir: dir.to_owned(),
-                    file: Some(file),
-                    lock,
-                    len: bytes.len() as u64,
-                    hint,
-                    durable_seq: None,
-                    doubted: false,
-                    last_seq: None,
-                    dead: None,
-                })
-            }
-            Err(error) => {
-                // Best effort: what is left is removed by the next attempt too.
-                let _ = self.vfs.remove_file(&new);
-                Err(error)
-            }
-        }
-    }
-
-    fn new_hint(&self, before: Option<&Hint>) -> Hint {
-        Hint {
-            pid: std::process::id(),
-            host: self.vfs.host(),
-            boot_id: self.vfs.boot_id(),
-            epoch: before.map_or(0, |before| before.epoch) + 1,
-            since: self.vfs.now_ms(),
-            durable_seq: before.and_then(|before| before.durable_seq),
-            failed: false,
-        }
-    }
-
-    /// Claims an existing session. The lock's record stays as it is until [`LogWriter::begin`],
-    /// because reading needs it as evidence.
-    ///
-    /// # Errors
-    /// [`ClaimError`].
-    pub fn claim(&self, id: &SessionId) -> Result<LogWriter, ClaimError> {
-        let dir = self.dir(id);
-        let log = dir.join(LOG);
-        let there = self
-            .vfs
-            .metadata(&log)
-            .at("looking at", &log)
-            .map_err(claim_failed)?;
-        if there.is_none() {
-            return Err(ClaimError::NotFound);
-        }
-        self.check_network()?;
-        let lock = self.lock(&dir)?;
-        let before = Hint::load(&*lock)
-            .at("reading", &dir.join(LOCK))
-            .map_err(claim_failed)?;
-        Ok(LogWriter {
-            files: self.clone(),
-            vfs: self.vfs.clone(),
-            hint: self.new_hint(before.as_ref()),
-            durable_seq: before.as_ref().and_then(|before| before.durable_seq),
-            doubted: before.is_none_or(|before| before.failed),
-            dir,
-            file: None,
-            lock,
-            len: 0,
-            last_seq: None,
-            dead: None,
-        })
-    }
-
-    /// Deletes a session.
-    ///
-    /// # Errors
-    /// [`ClaimError`].
-    pub fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
-        let claim = self.claim(id)?;
-        let dir = claim.dir;
-        let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
-            return Err(ClaimError::NotFound);
-        };
-        let gone = parent.join(format!("{DELETED}{}", name.to_string_lossy()));
-        let remove = || -> Result<(), FileError> {
-            self.remove_tree(&gone)?;
-            self.vfs.rename(&dir, &gone).at("renaming", &dir)?;
-            self.vfs.sync_dir(parent).at("syncing", parent)?;
-            self.remove_tree(&gone)
-        };
-        remove().map_err(claim_failed)
-    }
-
-    fn remove_tree(&self, path: &Path) -> Result<(), FileError> {
-        if self.vfs.metadata(path).at("looking at", path)?.is_none() {
+    /// Reads what is asked for, unless it is held. Lines that stand close together are read at
+    /// once; what lies far behind is not.
+    fn cover(&mut self, pieces: &Pieces, at: u64, len: usize) -> Result<(), FileError> {
+        let end = at.saturating_add(len as u64);
+        let held = self.start + self.bytes.len() as u64;
+        if at >= self.start && end <= held {
             return Ok(());
         }
-        for entry in self.vfs.list(path).at("listing", path)? {
-            let below = path.join(&entry.name);
-            if entry.is_dir {
-                self.remove_tree(&below)?;
-            } else {
-                self.vfs.remove_file(&below).at("removing", &below)?;
-            }
-        }
-        self.vfs.remove_dir(path).at("removing", path)
+        // Whoever asks for neighbours gets more each time.
+        let near = at >= self.start && at <= held.saturating_add(4 << 10) && !self.bytes.is_empty();
+        let ahead = if near {
+            self.bytes.len().saturating_mul(2).min(READ_BYTES)
+        } else {
+            4 << 10
+        };
+        self.bytes.resize(len.max(ahead), 0);
+        let read = pieces.read(&mut self.bytes, at)?;
+        self.bytes.truncate(read);
+        self.start = at;
+        Ok(())
     }
 }

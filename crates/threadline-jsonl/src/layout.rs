@@ -15,18 +15,51 @@ use crate::limits::MAX_NAME_BYTES;
 
 /// The log inside a session's folder.
 pub const LOG: &str = "log.jsonl";
+/// A frozen prefix that a log continues, by its number in the log.
+pub(crate) fn base_name(number: usize) -> String {
+    format!("base-{number}.jsonl")
+}
+
+/// Whether a header names a file that can be such a prefix.
+pub(crate) fn is_base_name(name: &str) -> bool {
+    let number = name
+        .strip_prefix("base-")
+        .and_then(|rest| rest.strip_suffix(".jsonl"));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.len() <= 9 && number.bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+/// The checkpoints of a log, and those of a prefix by its number.
+pub const INDEX: &str = "index";
+pub(crate) fn base_index_name(number: usize) -> String {
+    format!("base-{number}.index")
+}
+
 /// A log that is being created.
 pub(crate) const NEW_LOG: &str = "log.jsonl.new";
-/// The lock.
+/// The lock; after take-overs the one with the largest number is in force.
 pub const LOCK: &str = "lock";
+pub(crate) fn lock_name(number: u64) -> String {
+    match number {
+        0 => LOCK.into(),
+        number => format!("{LOCK}-{number}"),
+    }
+}
 /// What people set.
 pub const SUMMARY: &str = "summary.json";
 pub(crate) const NEW_SUMMARY: &str = "summary.json.new";
 pub(crate) const SUMMARY_LOCK: &str = "summary.lock";
 /// Damaged bytes that were moved aside.
 pub const QUARANTINE: &str = "quarantine";
+/// Where a repaired log is written before it takes the place of the old one.
+pub(crate) const REPAIR: &str = ".repair";
 /// How the name of a folder begins that is being deleted.
 pub(crate) const DELETED: &str = ".deleted-";
+/// Where the blobs of all sessions are.
+pub const BLOBS: &str = "blobs";
+/// Rows of all sessions, for lists.
+pub const CATALOGUE: &str = "catalogue.sqlite";
 pub(crate) const SESSIONS: &str = "sessions";
 pub(crate) const OTHER: &str = "other";
 /// Stands before the hash in the name of an id that is too long to be spelled out.

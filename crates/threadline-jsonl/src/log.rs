@@ -6,12 +6,16 @@ use std::{
     sync::Arc,
 };
 
-use threadline_store::{LogEnd, Recovered, WriteError};
+use threadline_session::{Base, Header};
+use threadline_store::{Begun, LogEnd, Recovered, WriteError};
 
 use crate::{
+    claims::Lock,
     files::Files,
     hint::Hint,
-    layout::{LOCK, LOG, QUARANTINE},
+    index::IndexWriter,
+    layout::{LOG, QUARANTINE, base_name, lock_name},
+    pieces::Pieces,
     vfs::{At as _, FileError, Mode, Vfs, VfsFile, append_all, read_full},
 };
 
@@ -21,14 +25,19 @@ pub struct LogWriter {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
     pub(crate) file: Option<Box<dyn VfsFile>>,
-    pub(crate) lock: Box<dyn VfsFile>,
-    /// Length of the log up to the last whole record.
+    pub(crate) lock: Lock,
+    /// Where the file begins in the log, behind the prefix that it continues.
+    pub(crate) start: u64,
+    /// Length of the file up to the last whole record.
     pub(crate) len: u64,
     pub(crate) hint: Hint,
     pub(crate) durable_seq: Option<u64>,
     /// Whether the record on stable storage says, or may say, that a sync failed.
     pub(crate) doubted: bool,
+    /// Whether the log goes on in a new file, because a fenced writer may still have this one.
+    pub(crate) renew: bool,
     pub(crate) last_seq: Option<u64>,
+    pub(crate) index: IndexWriter,
     /// The first failure, after which nothing is written any more.
     pub(crate) dead: Option<WriteError>,
 }
@@ -53,10 +62,21 @@ impl LogWriter {
     ///
     /// # Errors
     /// [`WriteError`].
-    pub fn begin(&mut self, end: LogEnd) -> Result<Option<Recovered>, WriteError> {
+    pub fn begin(&mut self, end: LogEnd) -> Result<Begun, WriteError> {
         let path = self.dir.join(LOG);
-        match self.recover(&path, end) {
-            Ok(recovered) => Ok(recovered),
+        let begun = if self.renew {
+            self.go_on_elsewhere(&path, &end).map(|line| Begun {
+                recovered: None,
+                header_line: Some(line),
+            })
+        } else {
+            self.recover(&path, end).map(|recovered| Begun {
+                recovered,
+                header_line: None,
+            })
+        };
+        match begun {
+            Ok(begun) => Ok(begun),
             Err(error) if error.is_full() => Err(WriteError::StorageFull {
                 what: error.to_string(),
             }),
@@ -78,11 +98,13 @@ impl LogWriter {
                 moved_to: kept.display().to_string(),
             });
         }
+        let pieces = Pieces::open(&*self.vfs, &self.dir)?;
+        self.start = pieces
+            .as_ref()
+            .and_then(Pieces::own)
+            .map_or(0, |own| own.start);
         self.len = len;
-        self.last_seq = end.next.seq.checked_sub(1);
-        // The record may claim more than a log that was cut since it was copied here.
-        self.durable_seq = self.durable_seq.min(self.last_seq);
-        self.hint.durable_seq = self.hint.durable_seq.min(self.last_seq);
+        self.note_end(end.next.seq);
         if self.durable_seq.is_none() {
             // Whoever created the session may have died before it was on stable storage, or the
             // record is lost: without one, a failed sync would leave no line to doubt from.
@@ -92,19 +114,71 @@ impl LogWriter {
             self.hint.durable_seq = self.last_seq;
         }
         self.file = Some(file);
-        let lock = self.dir.join(LOCK);
-        let mut noted = self.hint.write(&*self.lock, &lock);
+        self.note_begun()?;
+        Ok(recovered)
+    }
+
+    fn note_end(&mut self, next_seq: u64) {
+        self.last_seq = next_seq.checked_sub(1);
+        // The record may claim more than a log that was cut since it was copied here.
+        self.durable_seq = self.durable_seq.min(self.last_seq);
+        self.hint.durable_seq = self.hint.durable_seq.min(self.last_seq);
+    }
+
+    fn note_begun(&mut self) -> Result<(), FileError> {
+        let mut noted = self.hint.write(&*self.lock.file, &self.lock.path);
         if self.doubted {
             // Else the old record is back after a power cut, and what is acknowledged from here on
             // would be doubted.
-            noted = noted.and_then(|()| self.lock.sync_data().at("syncing", &lock));
+            noted = noted.and_then(|()| {
+                let synced = self.lock.file.sync_data();
+                synced.at("syncing", &self.lock.path)
+            });
             if noted.is_err() {
                 self.hint.failed = true;
                 self.note();
             }
         }
-        noted?;
-        Ok(recovered)
+        noted
+    }
+
+    /// Makes what the log holds the frozen prefix of a new file, out of reach of a fenced writer
+    /// that may still append to the old one. Returns the new file's header line.
+    fn go_on_elsewhere(&mut self, path: &Path, end: &LogEnd) -> Result<Vec<u8>, FileError> {
+        let wrong = |why: String| FileError {
+            deed: "taking over",
+            path: path.to_owned(),
+            source: io::Error::other(why),
+        };
+        let pieces = Pieces::open(&*self.vfs, &self.dir)?;
+        let pieces = pieces.ok_or_else(|| wrong("the log is gone".into()))?;
+        let own = pieces
+            .own()
+            .ok_or_else(|| wrong("the log is gone".into()))?;
+        let until = end.next.hint.unwrap_or(0).max(own.start);
+        let line = own.header_line.strip_suffix(b"\n").unwrap_or_default();
+        let (mut header, _) = Header::decode(line).map_err(|error| wrong(error.to_string()))?;
+        let base = Base {
+            file: base_name(pieces.0.len() - 1),
+            bytes: until - own.start,
+            last_seq: end.next.seq.saturating_sub(1),
+        };
+        own.file.sync_data().at("syncing", path)?;
+        self.files
+            .share(path, &self.dir.join(&base.file), base.bytes)?;
+        self.vfs.sync_dir(&self.dir).at("syncing", &self.dir)?;
+        header.base = Some(base);
+        let line = header.encode().map_err(|error| wrong(error.to_string()))?;
+        self.file = Some(self.files.replace_log(&self.dir, &line)?);
+        self.start = until;
+        self.len = line.len() as u64;
+        self.note_end(end.next.seq);
+        // All of it was synced with the file.
+        self.durable_seq = self.last_seq;
+        self.hint.durable_seq = self.last_seq;
+        self.doubted = true;
+        self.note_begun()?;
+        Ok(line)
     }
 
     /// Copies bytes aside, durably, before they are cut off.
@@ -156,9 +230,23 @@ impl LogWriter {
     /// # Errors
     /// [`WriteError`]. After [`WriteError::StorageFull`] nothing of the batch remains and the
     /// writer can go on; after anything else it refuses everything.
-    pub fn append(&mut self, batch: &[u8], last_seq: u64, sync: bool) -> Result<(), WriteError> {
+    pub fn append(&mut self, batch: &[u8], last_seq: u64, sync: bool) -> Result<u64, WriteError> {
+        let at = self.start + self.len;
         self.write(batch, last_seq)?;
-        if sync { self.sync() } else { Ok(()) }
+        let kept = if sync {
+            self.sync()
+        } else {
+            self.check_taken()
+        };
+        match kept {
+            Ok(()) => Ok(at),
+            // It was written while somebody took over, before or behind the point where the log
+            // goes on elsewhere.
+            Err(WriteError::Fenced { by }) => Err(WriteError::UnknownOutcome {
+                reason: format!("{by} has taken the session over while the batch was written"),
+            }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes a batch without syncing.
@@ -214,28 +302,45 @@ impl LogWriter {
     }
 
     fn check_fence(&mut self) -> Result<(), WriteError> {
+        self.check_taken()?;
         let path = self.dir.join(LOG);
         let len = match &self.file {
             Some(file) => file.len().at("measuring", &path),
             None => Ok(self.len),
         };
         let len = len.map_err(|error| self.poison(&error))?;
-        let record = Hint::read(&*self.lock);
-        let taken = record
-            .as_ref()
-            .is_some_and(|record| record.epoch > self.hint.epoch);
-        if len == self.len && !taken {
+        if len == self.len {
             return Ok(());
         }
-        let by = match record.filter(|_| taken) {
-            Some(record) => record.holder().to_string(),
-            None => format!(
-                "someone who changed {} from {} to {len} bytes",
-                path.display(),
-                self.len
-            ),
-        };
+        let by = format!(
+            "someone who changed {} from {} to {len} bytes",
+            path.display(),
+            self.len
+        );
         Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone())
+    }
+
+    /// Refuses to go on once somebody has taken over.
+    fn check_taken(&mut self) -> Result<(), WriteError> {
+        let next = self.dir.join(lock_name(self.lock.number + 1));
+        let taken = self.vfs.metadata(&next).at("looking at", &next);
+        if taken.map_err(|error| self.poison(&error))?.is_none() {
+            return Ok(());
+        }
+        let by = self.files.successor(&self.dir);
+        Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone())
+    }
+
+    /// Keeps a checkpoint of the log as it stands.
+    ///
+    /// # Errors
+    /// [`FileError`], which hurts nobody: the log is read instead.
+    pub fn put_checkpoint(&mut self, state: &[u8]) -> Result<(), FileError> {
+        let next_seq = self.last_seq.map_or(0, |last| last + 1);
+        let mut index = std::mem::take(&mut self.index);
+        let put = index.put(&*self.vfs, &self.dir, next_seq, state);
+        self.index = index;
+        put
     }
 
     /// Brings everything written so far to stable storage.
@@ -254,6 +359,9 @@ impl LogWriter {
         };
         match synced {
             Ok(()) => {
+                // What was written while somebody took over may not be in the log, so it is not
+                // acknowledged.
+                self.check_taken()?;
                 self.durable_seq = self.last_seq.max(self.durable_seq);
                 self.note_durable();
                 Ok(())
@@ -274,11 +382,11 @@ impl LogWriter {
     fn note_failed(&mut self) {
         self.hint.failed = true;
         self.note();
-        let _ = self.lock.sync_data();
+        let _ = self.lock.file.sync_data();
     }
 
     fn note(&self) {
-        if let Err(error) = self.hint.write(&*self.lock, &self.dir.join(LOCK)) {
+        if let Err(error) = self.hint.write(&*self.lock.file, &self.lock.path) {
             tracing::warn!(%error, "the lock record could not be written");
         }
     }

@@ -1,14 +1,17 @@
 //! Reading a log: lines, damage and torn ends. The one decoder of this crate.
 
-use std::path::Path;
-
-use threadline_session::codec::Line;
+use threadline_session::{
+    Header, Place,
+    codec::{Line, skim_seq},
+};
 use threadline_store::{Damage, Entry, Page, ReadPos, Torn};
 
 use crate::{
     hint::Hint,
-    limits::{MAX_LINE_BYTES, READ_BYTES},
-    vfs::{At as _, FileError, VfsFile, read_full},
+    limits::MAX_LINE_BYTES,
+    lines::{Lines, Raw},
+    pieces::{Piece, Pieces},
+    vfs::FileError,
 };
 
 /// What the lock file says about bytes that cannot be read, or must not be believed.
@@ -42,136 +45,10 @@ impl Evidence {
     }
 }
 
-enum Raw {
-    /// A complete line, without its LF.
-    Line {
-        start: u64,
-        end: u64,
-        bytes: Vec<u8>,
-    },
-    /// A line too long to be a record.
-    Long { start: u64, end: u64 },
-    /// Bytes up to the end of the file without an LF.
-    Rest { start: u64, end: u64 },
-}
-
-/// Splits a file at LF, a bounded buffer at a time.
-struct Lines<'a> {
-    file: &'a dyn VfsFile,
-    path: &'a Path,
-    buf: Vec<u8>,
-    /// File offset of `buf[0]`.
-    base: u64,
-    /// Where the next line starts in `buf`.
-    at: usize,
-}
-
-impl<'a> Lines<'a> {
-    fn new(file: &'a dyn VfsFile, path: &'a Path, offset: u64) -> Self {
-        Self {
-            file,
-            path,
-            buf: Vec::new(),
-            base: offset,
-            at: 0,
-        }
-    }
-
-    fn offset(&self) -> u64 {
-        self.base + self.at as u64
-    }
-
-    /// Reads more behind the buffer. Returns whether there was any.
-    fn more(&mut self) -> Result<bool, FileError> {
-        self.buf.drain(..self.at);
-        self.base += self.at as u64;
-        self.at = 0;
-        let held = self.buf.len();
-        let offset = self.base + held as u64;
-        let mut fresh = vec![0; READ_BYTES];
-        let read = read_full(self.file, &mut fresh, offset).at("reading", self.path)?;
-        self.buf
-            .extend_from_slice(fresh.get(..read).unwrap_or_default());
-        Ok(read > 0)
-    }
-
-    fn next(&mut self) -> Result<Option<Raw>, FileError> {
-        let start = self.offset();
-        let mut searched = 0;
-        loop {
-            let pending = self.buf.get(self.at..).unwrap_or_default();
-            if let Some(found) = memchr::memchr(b'\n', pending.get(searched..).unwrap_or_default())
-            {
-                let bytes = pending.get(..searched + found).unwrap_or_default().to_vec();
-                self.at += bytes.len() + 1;
-                return Ok(Some(Raw::Line {
-                    start,
-                    end: self.offset(),
-                    bytes,
-                }));
-            }
-            searched = pending.len();
-            if searched > MAX_LINE_BYTES {
-                return self.skip_long(start).map(Some);
-            }
-            if !self.more()? {
-                let end = self.base + self.buf.len() as u64;
-                self.at = self.buf.len();
-                return Ok((end > start).then_some(Raw::Rest { start, end }));
-            }
-        }
-    }
-
-    fn skip_long(&mut self, start: u64) -> Result<Raw, FileError> {
-        loop {
-            let pending = self.buf.get(self.at..).unwrap_or_default();
-            if let Some(found) = memchr::memchr(b'\n', pending) {
-                self.at += found + 1;
-                return Ok(Raw::Long {
-                    start,
-                    end: self.offset(),
-                });
-            }
-            self.at = self.buf.len();
-            if !self.more()? {
-                return Ok(Raw::Rest {
-                    start,
-                    end: self.offset(),
-                });
-            }
-        }
-    }
-}
-
-/// Returns the sequence number at the fixed start of an event line, without parsing the line.
-fn skim_seq(line: &[u8]) -> Option<u64> {
-    let digits = line.strip_prefix(b"{\"seq\":")?;
-    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
-    if digits.get(end) != Some(&b',') {
-        return None;
-    }
-    std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
-}
-
-/// Returns how many events the batch has that begins at a line, without parsing the line. The key
-/// stands behind the data, with nothing but a chain value and the checksum after it.
-fn skim_batch(line: &[u8]) -> Option<u64> {
-    const KEY: &[u8] = b",\"batch\":";
-    let tail = line.get(line.len().saturating_sub(160)..)?;
-    let at = memchr::memmem::rfind(tail, KEY)?;
-    let digits = tail.get(at + KEY.len()..)?;
-    let end = digits.iter().position(|b| !b.is_ascii_digit())?;
-    let rest = digits.get(end..)?;
-    if !rest.starts_with(b",\"crc\":") && !rest.starts_with(b",\"chain\":") {
-        return None;
-    }
-    std::str::from_utf8(digits.get(..end)?).ok()?.parse().ok()
-}
-
 /// Reads one log.
 pub(crate) struct Scanner<'a> {
-    pub(crate) file: &'a dyn VfsFile,
-    pub(crate) path: &'a Path,
+    pub(crate) pieces: &'a Pieces,
+    /// About the file that is written. The others are frozen, and were durable before they were.
     pub(crate) evidence: Evidence,
 }
 
@@ -185,8 +62,298 @@ struct Building {
     batch: Option<(u64, usize, u64)>,
 }
 
+/// Where reading goes on.
+enum Step {
+    /// With the next line.
+    On,
+    /// At the next valid record, behind damage.
+    At(u64),
+    /// With the next piece.
+    Piece,
+    /// Nowhere: nothing behind counts.
+    Stop(Page),
+}
+
+/// What is known of bytes that are no record.
+struct Bad {
+    start: u64,
+    end: u64,
+    reason: String,
+}
+
+impl<'a> Scanner<'a> {
+    /// Reads a page that starts with event `from.seq`.
+    pub(crate) fn page(&self, from: ReadPos, max_bytes: usize) -> Result<Page, FileError> {
+        let (offset, inside) = match from.hint {
+            Some(hint) if self.starts_here(hint, from.seq)? => (hint, None),
+            _ => self.find(from.seq)?,
+        };
+        let mut number = self.pieces.at(offset);
+        let Some(mut piece) = self.pieces.0.get(number) else {
+            return Ok(Page::default());
+        };
+        let mut lines = Lines::new(piece, offset);
+        let mut building = Building::new(from, inside);
+        loop {
+            let full = building.bytes >= max_bytes && building.batch.is_none();
+            if full && lines.offset() != piece.start {
+                building.page.next = ReadPos {
+                    seq: building.expected,
+                    hint: Some(lines.offset()),
+                };
+                return Ok(building.page);
+            }
+            let step = match lines.next()? {
+                Some(Raw::Line { start, end, bytes }) if start == piece.start => {
+                    building.header(piece, start, end, bytes);
+                    Step::On
+                }
+                Some(raw) => self.take(&mut building, piece, number, raw)?,
+                None => self.piece_end(&mut building, piece, lines.offset())?,
+            };
+            match step {
+                Step::On => {}
+                Step::At(offset) => lines = Lines::new(piece, offset),
+                Step::Stop(page) => return Ok(page),
+                Step::Piece => {
+                    number += 1;
+                    let Some(next) = self.pieces.0.get(number) else {
+                        return Ok(building.page);
+                    };
+                    piece = next;
+                    lines = Lines::new(piece, piece.start);
+                }
+            }
+        }
+    }
+
+    fn is_own(&self, number: usize) -> bool {
+        number + 1 >= self.pieces.0.len()
+    }
+
+    /// Goes on to the next piece, or ends the page with the last one.
+    fn piece_end(
+        &self,
+        building: &mut Building,
+        piece: &Piece,
+        offset: u64,
+    ) -> Result<Step, FileError> {
+        let Some(base) = &piece.base else {
+            let taken = std::mem::replace(building, Building::new(ReadPos::default(), None));
+            return Ok(Step::Stop(taken.torn(piece, offset, offset, "nothing")));
+        };
+        let wanted = base.last_seq.saturating_add(1);
+        let missing = (piece.start + base.bytes).saturating_sub(offset);
+        // A fork may cut a batch in two, and its part is all there is.
+        building.batch = None;
+        if building.expected < wanted || missing > 0 {
+            let reason = if missing > 0 {
+                format!("{missing} bytes of the prefix that this log continues are missing")
+            } else {
+                format!(
+                    "the prefix that this log continues lacks events up to {}",
+                    base.last_seq
+                )
+            };
+            building.damage(piece, offset, missing, reason);
+        }
+        building.expected = building.expected.max(wanted);
+        Ok(Step::Piece)
+    }
+
+    /// Takes one line of events.
+    fn take(
+        &self,
+        building: &mut Building,
+        piece: &Piece,
+        number: usize,
+        raw: Raw,
+    ) -> Result<Step, FileError> {
+        let own = self.is_own(number);
+        let (start, end, decoded) = match raw {
+            Raw::Line { start, end, bytes } => (
+                start,
+                end,
+                Line::decode(&bytes).map_err(|error| error.to_string()),
+            ),
+            Raw::Long { start, end } => (
+                start,
+                end,
+                Err(format!("a line longer than {MAX_LINE_BYTES} bytes")),
+            ),
+            Raw::Rest { start, end } => (start, end, Err("the line has no end".into())),
+        };
+        let reason = match decoded {
+            Ok(line) if own && self.evidence.in_doubt(line.event.seq) => {
+                let taken = std::mem::replace(building, Building::new(ReadPos::default(), None));
+                let end = piece.start + piece.len()?;
+                let reason = "written before a failed sync";
+                return Ok(Step::Stop(taken.torn(piece, start, end, reason)));
+            }
+            // The place was looked for behind the end, and somebody appended since.
+            Ok(line) if building.untouched() && line.event.seq < building.expected => {
+                return Ok(Step::On);
+            }
+            Ok(line) => {
+                building.line(piece, start, end, line);
+                return Ok(Step::On);
+            }
+            Err(reason) => reason,
+        };
+        self.bad(building, piece, own, Bad { start, end, reason })
+    }
+
+    /// Tells damage, which has valid records behind it, from a torn end.
+    fn bad(
+        &self,
+        building: &mut Building,
+        piece: &Piece,
+        own: bool,
+        bad: Bad,
+    ) -> Result<Step, FileError> {
+        let lost = own && self.evidence.unsynced(building.expected);
+        let next = if lost {
+            None
+        } else {
+            next_valid(piece, bad.end)?
+        };
+        match next {
+            Some((valid_at, seq)) => {
+                building.damage(piece, bad.start, valid_at - bad.start, bad.reason);
+                building.expected = seq;
+                Ok(Step::At(valid_at))
+            }
+            None if own => {
+                let taken = std::mem::replace(building, Building::new(ReadPos::default(), None));
+                let end = piece.start + piece.len()?;
+                Ok(Step::Stop(taken.torn(piece, bad.start, end, &bad.reason)))
+            }
+            None => {
+                let end = piece.start + piece.len()?;
+                building.damage(piece, bad.start, end.saturating_sub(bad.start), bad.reason);
+                let wanted = piece.base.as_ref().map_or(0, |base| base.last_seq + 1);
+                building.expected = building.expected.max(wanted);
+                Ok(Step::Piece)
+            }
+        }
+    }
+
+    /// Whether reading at an offset starts with event `seq`: its line is there, or a header line
+    /// before it, or the log ends there.
+    fn starts_here(&self, offset: u64, seq: u64) -> Result<bool, FileError> {
+        let number = self.pieces.at(offset);
+        let Some(piece) = self.pieces.0.get(number) else {
+            return Ok(false);
+        };
+        if offset == piece.start {
+            return Ok(self.pieces.first_seq(number) == seq);
+        }
+        let mut before = [0];
+        let fits = piece.read(&mut before, offset - piece.start - 1)? == 1 && before == *b"\n";
+        if !fits {
+            return Ok(false);
+        }
+        Ok(match Lines::new(piece, offset).next()? {
+            Some(Raw::Line { bytes, .. }) => skim_seq(&bytes) == Some(seq),
+            // The writer has not appended since, or is in the middle of it.
+            Some(Raw::Rest { .. }) | None => self.is_own(number),
+            Some(Raw::Long { .. }) => false,
+        })
+    }
+}
+
+/// Finds the next valid record of a piece at or behind an offset: where it starts, and its number.
+fn next_valid(piece: &Piece, offset: u64) -> Result<Option<(u64, u64)>, FileError> {
+    let mut lines = Lines::new(piece, offset);
+    while let Some(raw) = lines.next()? {
+        if let Raw::Line { start, bytes, .. } = raw
+            && let Ok(line) = Line::decode(&bytes)
+        {
+            return Ok(Some((start, line.event.seq)));
+        }
+    }
+    Ok(None)
+}
+
 impl Building {
-    fn torn(mut self, path: &Path, offset: u64, end: u64, reason: &str) -> Page {
+    fn new(from: ReadPos, inside: Option<(u64, u64)>) -> Self {
+        Self {
+            page: Page {
+                next: from,
+                ..Page::default()
+            },
+            from_seq: from.seq,
+            bytes: 0,
+            expected: from.seq,
+            // Who starts inside a batch sees the rest of it only if it is complete.
+            batch: inside.map(|(began, last)| (began, 0, last)),
+        }
+    }
+
+    fn untouched(&self) -> bool {
+        self.page.entries.is_empty() && self.expected == self.from_seq
+    }
+
+    fn header(&mut self, piece: &Piece, start: u64, end: u64, mut bytes: Vec<u8>) {
+        let fine = match &piece.base {
+            Some(_) => Header::decode(&bytes).map(drop),
+            // Whoever reads a log has looked at its own header before.
+            None => Ok(()),
+        };
+        match fine {
+            Ok(()) => {
+                bytes.push(b'\n');
+                self.page.entries.push(Entry::Header(bytes));
+            }
+            Err(error) => self.damage(piece, start, end - start, error.to_string()),
+        }
+        self.page.next = ReadPos {
+            seq: self.expected,
+            hint: Some(end),
+        };
+    }
+
+    fn damage(&mut self, piece: &Piece, start: u64, bytes: u64, reason: String) {
+        self.batch = None;
+        self.page.entries.push(Entry::Damage(Damage {
+            file: piece.path.display().to_string(),
+            offset: start - piece.start,
+            bytes,
+            seq: self.expected,
+            reason,
+        }));
+    }
+
+    fn line(&mut self, piece: &Piece, start: u64, end: u64, line: Line) {
+        let seq = line.event.seq;
+        if seq != self.expected {
+            let reason = format!("event {seq} stands where event {} belongs", self.expected);
+            self.damage(piece, start, 0, reason);
+        }
+        if self.batch.is_none()
+            && let Some(count) = line.batch
+        {
+            let last = seq.saturating_add(count as u64 - 1);
+            self.batch = Some((start, self.page.entries.len(), last));
+        }
+        self.bytes += line.raw.len() + 1;
+        self.expected = seq.saturating_add(1);
+        if self.batch.is_some_and(|(_, _, last)| seq >= last) {
+            self.batch = None;
+        }
+        let place = Place {
+            at: start,
+            len: u32::try_from(end - start).unwrap_or(u32::MAX),
+        };
+        self.page.entries.push(Entry::Line(line, place));
+        self.page.next = ReadPos {
+            seq: self.expected,
+            hint: Some(end),
+        };
+    }
+
+    /// Ends the page, and the log, in front of bytes that do not count.
+    fn torn(mut self, piece: &Piece, offset: u64, end: u64, reason: &str) -> Page {
         // Complete lines of a batch that is not complete go with what is torn: all or nothing.
         let (offset, reason) = match self.batch.take() {
             Some((began, first, last)) => {
@@ -202,8 +369,8 @@ impl Building {
             .iter()
             .rev()
             .find_map(|entry| match entry {
-                Entry::Line(line) => Some(line.event.seq + 1),
-                Entry::Damage(_) => None,
+                Entry::Line(line, _) => Some(line.event.seq + 1),
+                Entry::Damage(_) | Entry::Header(_) => None,
             });
         let seq = next.unwrap_or(self.from_seq);
         self.page.next = ReadPos {
@@ -213,230 +380,12 @@ impl Building {
         self.page.end = true;
         if end > offset {
             self.page.torn = Some(Torn {
-                file: path.display().to_string(),
-                offset,
+                file: piece.path.display().to_string(),
+                offset: offset - piece.start,
                 bytes: end - offset,
                 reason,
             });
         }
         self.page
-    }
-}
-
-impl<'a> Scanner<'a> {
-    /// Reads a page that starts with event `from.seq`.
-    pub(crate) fn page(&self, from: ReadPos, max_bytes: usize) -> Result<Page, FileError> {
-        let (offset, inside) = match from.hint.filter(|_| from.seq > 0) {
-            Some(hint) if self.starts_here(hint, from.seq)? => (hint, None),
-            _ => self.find(from.seq)?,
-        };
-        let mut lines = Lines::new(self.file, self.path, offset);
-        let mut building = Building {
-            page: Page {
-                next: from,
-                ..Page::default()
-            },
-            from_seq: from.seq,
-            bytes: 0,
-            expected: from.seq,
-            // Who starts inside a batch sees the rest of it only if it is complete.
-            batch: inside.map(|(began, last)| (began, 0, last)),
-        };
-        loop {
-            if building.bytes >= max_bytes && building.batch.is_none() {
-                building.page.next = ReadPos {
-                    seq: building.expected,
-                    hint: Some(lines.offset()),
-                };
-                return Ok(building.page);
-            }
-            let Some(raw) = lines.next()? else {
-                let end = lines.offset();
-                return Ok(building.torn(self.path, end, end, "nothing"));
-            };
-            if let Some(page) = self.take(&mut building, &mut lines, raw)? {
-                return Ok(page);
-            }
-        }
-    }
-
-    /// Takes one line. Returns the page when nothing behind it counts.
-    fn take(
-        &self,
-        building: &mut Building,
-        lines: &mut Lines<'a>,
-        raw: Raw,
-    ) -> Result<Option<Page>, FileError> {
-        let (start, end, decoded) = match raw {
-            Raw::Line { start, end, bytes } => (
-                start,
-                end,
-                Line::decode(&bytes).map_err(|error| error.to_string()),
-            ),
-            Raw::Long { start, end } => (
-                start,
-                end,
-                Err(format!("a line longer than {MAX_LINE_BYTES} bytes")),
-            ),
-            Raw::Rest { start, end } => (start, end, Err("the line has no end".into())),
-        };
-        let reason = match decoded {
-            Ok(line) if self.evidence.in_doubt(line.event.seq) => {
-                let taken = std::mem::replace(building, Building::empty());
-                let end = self.len()?;
-                return Ok(Some(taken.torn(
-                    self.path,
-                    start,
-                    end,
-                    "written before a failed sync",
-                )));
-            }
-            // The place was looked for behind the end, and somebody appended since.
-            Ok(line) if building.untouched() && line.event.seq < building.expected => {
-                return Ok(None);
-            }
-            Ok(line) => {
-                building.line(self.path, start, end, line);
-                return Ok(None);
-            }
-            Err(reason) => reason,
-        };
-        let expected = building.expected;
-        let next = if self.evidence.unsynced(expected) {
-            None
-        } else {
-            self.next_valid(end)?
-        };
-        let Some((valid_at, seq)) = next else {
-            let taken = std::mem::replace(building, Building::empty());
-            return Ok(Some(taken.torn(self.path, start, self.len()?, &reason)));
-        };
-        building.page.entries.push(Entry::Damage(Damage {
-            file: self.path.display().to_string(),
-            offset: start,
-            bytes: valid_at - start,
-            seq: expected,
-            reason,
-        }));
-        building.batch = None;
-        building.expected = seq;
-        *lines = Lines::new(self.file, self.path, valid_at);
-        Ok(None)
-    }
-
-    fn len(&self) -> Result<u64, FileError> {
-        self.file.len().at("measuring", self.path)
-    }
-
-    /// Finds the next valid record at or behind an offset: where it starts, and its number.
-    fn next_valid(&self, offset: u64) -> Result<Option<(u64, u64)>, FileError> {
-        let mut lines = Lines::new(self.file, self.path, offset);
-        while let Some(raw) = lines.next()? {
-            if let Raw::Line { start, bytes, .. } = raw
-                && let Ok(line) = Line::decode(&bytes)
-            {
-                return Ok(Some((start, line.event.seq)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether the line at an offset is event `seq`, or the log ends there and the line before it
-    /// is event `seq - 1`.
-    fn starts_here(&self, offset: u64, seq: u64) -> Result<bool, FileError> {
-        let mut before = [0];
-        let fits = offset > 0
-            && read_full(self.file, &mut before, offset - 1).at("reading", self.path)? == 1
-            && before == *b"\n";
-        if !fits {
-            return Ok(false);
-        }
-        let mut lines = Lines::new(self.file, self.path, offset);
-        Ok(match lines.next()? {
-            Some(Raw::Line { bytes, .. }) => skim_seq(&bytes) == Some(seq),
-            // The writer has not appended since, or is in the middle of it.
-            Some(Raw::Rest { .. }) | None => true,
-            Some(Raw::Long { .. }) => false,
-        })
-    }
-
-    /// Finds where event `seq` starts, or belongs, by skimming from the front: behind the last line
-    /// with a lower number. Lines that are no records are not passed over at the end, so that a
-    /// page starts in front of damage and of torn bytes.
-    ///
-    /// When that is inside a batch, where the batch began and its last event come with it.
-    fn find(&self, seq: u64) -> Result<(u64, Option<(u64, u64)>), FileError> {
-        let mut lines = Lines::new(self.file, self.path, 0);
-        // The header.
-        lines.next()?;
-        let mut at = lines.offset();
-        let mut last = None;
-        let mut batch = None;
-        if seq == 0 {
-            return Ok((at, batch));
-        }
-        while let Some(raw) = lines.next()? {
-            let Raw::Line { start, end, bytes } = raw else {
-                continue;
-            };
-            match skim_seq(&bytes) {
-                Some(found) if found >= seq => break,
-                Some(found) if last.is_none_or(|last| found > last) => {
-                    last = Some(found);
-                    at = end;
-                    if let Some(count) = skim_batch(&bytes).filter(|count| *count > 1) {
-                        batch = Some((start, found.saturating_add(count - 1)));
-                    }
-                }
-                Some(_) | None => {}
-            }
-        }
-        Ok((at, batch.filter(|(_, last)| *last >= seq)))
-    }
-}
-
-impl Building {
-    fn empty() -> Self {
-        Self {
-            page: Page::default(),
-            from_seq: 0,
-            bytes: 0,
-            expected: 0,
-            batch: None,
-        }
-    }
-
-    fn untouched(&self) -> bool {
-        self.page.entries.is_empty() && self.expected == self.from_seq
-    }
-
-    fn line(&mut self, path: &Path, start: u64, end: u64, line: Line) {
-        let seq = line.event.seq;
-        if seq != self.expected {
-            self.batch = None;
-            self.page.entries.push(Entry::Damage(Damage {
-                file: path.display().to_string(),
-                offset: start,
-                bytes: 0,
-                seq: self.expected,
-                reason: format!("event {seq} stands where event {} belongs", self.expected),
-            }));
-        }
-        if self.batch.is_none()
-            && let Some(count) = line.batch
-        {
-            let last = seq.saturating_add(count as u64 - 1);
-            self.batch = Some((start, self.page.entries.len(), last));
-        }
-        self.bytes += line.raw.len() + 1;
-        self.expected = seq.saturating_add(1);
-        if self.batch.is_some_and(|(_, _, last)| seq >= last) {
-            self.batch = None;
-        }
-        self.page.entries.push(Entry::Line(line));
-        self.page.next = ReadPos {
-            seq: self.expected,
-            hint: Some(end),
-        };
     }
 }

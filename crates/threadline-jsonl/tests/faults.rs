@@ -1,15 +1,27 @@
 //! Every operation fails in every way, once or from then on; nothing acknowledged is lost.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
 
 #[path = "crash/check.rs"]
 mod check;
+#[path = "crash/lineage.rs"]
+mod lineage;
+#[path = "crash/promises.rs"]
+mod promises;
+#[path = "crash/sweeps.rs"]
+mod sweeps;
 #[path = "crash/world.rs"]
 mod world;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use check::{Found, examine, recover};
+use sweeps::{DEEDS, Deed};
 use threadline_jsonl::{
     LogWriter,
     sim::{Fault, FaultVfs, Kept, MemVfs, Op, Plan},
@@ -17,7 +29,7 @@ use threadline_jsonl::{
 use threadline_store::WriteError;
 use world::{Fallible, Session, files, text};
 
-const OPS: [Op; 12] = [
+const OPS: [Op; 15] = [
     Op::Open,
     Op::Read,
     Op::Append,
@@ -30,6 +42,9 @@ const OPS: [Op; 12] = [
     Op::CreateDir,
     Op::Look,
     Op::Lock,
+    Op::Link,
+    Op::Copy,
+    Op::Touch,
 ];
 
 /// Where a workload starts.
@@ -157,7 +172,7 @@ fn run(start: Start, plan: Plan, counts: &mut Counts) -> bool {
         // A failed creation may have come to its end or not.
         match examine(&vfs, &mut after, false)? {
             Found::Damaged => return Err("damage after a fault (I4)".into()),
-            Found::Absent | Found::Fine => {}
+            Found::Absent | Found::Fine | Found::Unrepaired => {}
         }
         recover(&vfs, &mut after)?;
         power_cuts(&vfs, &after, Kept::Nothing)?;
@@ -185,41 +200,97 @@ fn power_cuts(vfs: &MemVfs, session: &Session, kept: Kept) -> Fallible<()> {
     let mut session = session.clone();
     match examine(&image, &mut session, false)? {
         Found::Damaged => Err("damage after a fault and a power cut (I4)".into()),
-        Found::Absent | Found::Fine => recover(&image, &mut session),
+        Found::Absent | Found::Fine | Found::Unrepaired => recover(&image, &mut session),
     }
 }
 
-fn sweep() -> Counts {
-    let mut counts = Counts::default();
-    for start in STARTS {
-        for op in OPS {
-            for fault in Fault::ALL.into_iter().filter(|fault| fault.befalls(op)) {
-                for sticky in [false, true] {
-                    for nth in 1.. {
-                        let plan = Plan {
-                            op: Some(op),
-                            nth,
-                            fault,
-                            sticky,
-                        };
-                        if !run(start, plan, &mut counts) {
-                            break;
-                        }
-                    }
-                }
+/// All plans, each until its fault does not happen any more.
+fn plans(mut run: impl FnMut(Plan) -> bool) {
+    let mut each = |op, fault, sticky| {
+        for nth in 1.. {
+            let plan = Plan {
+                op,
+                nth,
+                fault,
+                sticky,
+            };
+            if !run(plan) {
+                break;
             }
         }
+    };
+    for fault in Fault::ALL {
+        for op in OPS.into_iter().filter(|op| fault.befalls(*op)) {
+            each(Some(op), fault, false);
+            each(Some(op), fault, true);
+        }
+        // From some operation on nothing of what it can befall works any more.
+        each(None, fault, true);
+    }
+}
+
+/// What is swept over: a start of the plain writer, or a deed.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Writing(Start),
+    Deed(Deed),
+}
+
+fn sweep_part(part: Part) -> Counts {
+    let mut counts = Counts::default();
+    match part {
+        Part::Writing(start) => plans(|plan| run(start, plan, &mut counts)),
+        Part::Deed(deed) => plans(|plan| {
+            counts.runs += 1;
+            let (hit, outcome) = sweeps::run(deed, plan);
+            if let Err(what) = outcome {
+                let place = format!("{deed:?} {plan:?}");
+                counts.failures.entry(what).or_insert_with(|| (0, place)).0 += 1;
+            }
+            hit
+        }),
     }
     counts
 }
 
+/// Sweeps on all cores. What each part counts does not depend on the others.
+fn sweep() -> Vec<(Part, Counts)> {
+    let mut parts: Vec<_> = STARTS.into_iter().map(Part::Writing).collect();
+    parts.extend(DEEDS.into_iter().map(Part::Deed));
+    let (left, done) = (Mutex::new(parts), Mutex::new(Vec::new()));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let next = left.lock().expect("the queue").pop();
+                    let Some(part) = next else {
+                        return;
+                    };
+                    let counts = sweep_part(part);
+                    done.lock().expect("the results").push((part, counts));
+                }
+            });
+        }
+    });
+    done.into_inner().expect("the results")
+}
+
 #[test]
 fn after_any_failure_the_writer_refuses_and_nothing_acknowledged_is_lost() {
-    let Counts { runs, failures } = sweep();
+    let mut runs = 0;
+    let mut failures = BTreeMap::new();
+    for (part, counts) in sweep() {
+        println!("{part:?}: {} fault runs", counts.runs);
+        runs += counts.runs;
+        for (what, (times, place)) in counts.failures {
+            failures.entry(what).or_insert((0, place)).0 += times;
+        }
+    }
     let lost: u64 = failures.values().map(|(times, _)| times).sum();
     println!("fault runs: {runs}, broken promises: {lost}");
     assert!(failures.is_empty(), "{failures:#?}");
-    assert!(runs >= 2_000, "{runs} runs");
+    assert!(runs >= 10_000, "{runs} runs");
 }
 
 #[test]

@@ -1,11 +1,20 @@
-//! Locks between real processes.
+//! Locks between real processes, and writers that were fenced at the worst moment.
 
 #![allow(
     clippy::disallowed_methods,
     reason = "real files and processes are the matter"
 )]
-#![allow(clippy::expect_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
 
+#[path = "crash/lineage.rs"]
+mod lineage;
+#[path = "crash/races.rs"]
+mod races;
 #[path = "crash/world.rs"]
 mod world;
 

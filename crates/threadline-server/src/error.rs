@@ -9,8 +9,8 @@ use serde::Serialize;
 use threadline_agent::{AnswerError, Failure, StartError};
 use threadline_session::RequestError;
 use threadline_store::{
-    AppendError, CreateError, DeleteError, ListError, OpenError, ReadError, UpdateError,
-    error_chain,
+    AppendError, BlobError, CreateError, DeleteError, ForkError, ListError, MoveError, OpenError,
+    ReadError, UpdateError, error_chain,
 };
 
 macro_rules! codes {
@@ -67,6 +67,10 @@ codes! {
     SessionNotFound = "session_not_found", NOT_FOUND;
     /// The session has no such step.
     StepNotFound = "step_not_found", NOT_FOUND;
+    /// The session has no such event.
+    NoSuchEvent = "no_such_event", NOT_FOUND;
+    /// The session names no such blob, or it is gone.
+    BlobNotFound = "blob_not_found", NOT_FOUND;
     /// Nothing is asked about that call.
     ApprovalNotFound = "approval_not_found", NOT_FOUND;
     /// The route does not know the method.
@@ -81,6 +85,12 @@ codes! {
     AlreadyDecided = "already_decided", CONFLICT;
     /// The session has a run in this process.
     SessionBusy = "session_busy", CONFLICT;
+    /// A turn is open, so the history stays where it is.
+    TurnOpen = "turn_open", CONFLICT;
+    /// The last change of the history is not a rewind.
+    NothingToRedo = "nothing_to_redo", CONFLICT;
+    /// The session has no event to fork at.
+    ForkEmpty = "fork_empty", CONFLICT;
     /// Another process writes the session.
     Locked = "locked", CONFLICT;
     /// Another writer has taken over.
@@ -208,6 +218,7 @@ fn append_code(error: &AppendError) -> Code {
         AppendError::Invalid(_) | AppendError::Event(_) | AppendError::Unloadable(_) => {
             Code::InvalidEvent
         }
+        AppendError::Past { .. } => Code::Damaged,
         AppendError::AlreadyExists { .. } => Code::AlreadyExists,
         AppendError::Locked { .. } => Code::Locked,
         AppendError::StorageFull { .. } => Code::StorageFull,
@@ -217,17 +228,21 @@ fn append_code(error: &AppendError) -> Code {
     }
 }
 
+fn open_code(error: &OpenError) -> Code {
+    match error {
+        OpenError::Read(error) => read_code(error),
+        OpenError::Locked { .. } => Code::Locked,
+        OpenError::StorageFull { .. } => Code::StorageFull,
+        OpenError::Recovery { source, .. } => append_code(source),
+    }
+}
+
 fn start_code(error: &StartError) -> Code {
     match error {
         StartError::NoStore => Code::NoStore,
         StartError::EmptyTask => Code::EmptyTask,
         StartError::Busy { .. } => Code::SessionBusy,
-        StartError::Open(error) => match error {
-            OpenError::Read(error) => read_code(error),
-            OpenError::Locked { .. } => Code::Locked,
-            OpenError::StorageFull { .. } => Code::StorageFull,
-            OpenError::Recovery { source, .. } => append_code(source),
-        },
+        StartError::Open(error) => open_code(error),
         StartError::Create(error) => match error {
             CreateError::AlreadyExists { .. } => Code::AlreadyExists,
             CreateError::Header(_) => Code::Internal,
@@ -304,6 +319,56 @@ impl From<DeleteError> for Problem {
     }
 }
 
+impl From<ForkError> for Problem {
+    fn from(error: ForkError) -> Self {
+        let code = match error {
+            ForkError::Read(error) => return error.into(),
+            ForkError::Empty { .. } => Code::ForkEmpty,
+            ForkError::NoEvent { .. } => Code::NoSuchEvent,
+            ForkError::AlreadyExists { .. } => Code::AlreadyExists,
+            ForkError::Locked { .. } => Code::Locked,
+            ForkError::StorageFull { .. } => Code::StorageFull,
+            ForkError::Encode { .. } => Code::Internal,
+        };
+        Self::new(code, error_chain(&error))
+    }
+}
+
+impl From<MoveError> for Problem {
+    fn from(error: MoveError) -> Self {
+        match error {
+            MoveError::NoEvent { .. } => Self::new(Code::NoSuchEvent, error.to_string()),
+            MoveError::TurnOpen => Self::new(Code::TurnOpen, error.to_string())
+                .hint("wait for the run to end, or cancel it"),
+            MoveError::NothingToRedo => Self::new(Code::NothingToRedo, error.to_string()),
+            MoveError::Append(error) => Self::new(append_code(&error), error_chain(&error)),
+            MoveError::Open(OpenError::Read(error)) => error.into(),
+            MoveError::Open(error) => match &error {
+                OpenError::Locked { holder, .. } if holder.pid == std::process::id() => {
+                    Self::new(Code::SessionBusy, error.to_string())
+                        .hint("wait for the run to end, or cancel it")
+                }
+                OpenError::Locked { holder, .. } => {
+                    Self::new(Code::Locked, error.to_string()).hint(format!("end {holder} first"))
+                }
+                _ => Self::new(open_code(&error), error_chain(&error)),
+            },
+        }
+    }
+}
+
+impl From<BlobError> for Problem {
+    fn from(error: BlobError) -> Self {
+        let code = match error {
+            BlobError::NotFound { .. } => Code::BlobNotFound,
+            BlobError::Damaged { .. } => Code::Damaged,
+            BlobError::Backend(_) => Code::StorageError,
+            BlobError::TooLarge { .. } => Code::Internal,
+        };
+        Self::new(code, error_chain(&error))
+    }
+}
+
 impl From<AnswerError> for Problem {
     fn from(error: AnswerError) -> Self {
         let code = match error {
@@ -318,6 +383,7 @@ impl From<RequestError> for Problem {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::NoTurn => Self::new(Code::StepNotFound, error.to_string()),
+            RequestError::Unheld { .. } => Self::new(Code::Damaged, error.to_string()),
             RequestError::Serialize { .. } => Self::new(Code::Internal, error.to_string()),
         }
     }

@@ -168,7 +168,7 @@ impl Following {
         let seq = line.event.seq;
         let told = if self.view || tells(&line.event.kind) {
             self.fold.advance_to(seq).await?;
-            self.fold.take(line)
+            self.fold.take(line).await?
         } else {
             Told::default()
         };

@@ -66,8 +66,9 @@ impl Fold {
             let before = self.next_seq();
             for entry in page.entries {
                 match entry {
-                    Entry::Line(line) if line.event.seq >= seq => break,
-                    Entry::Line(line) => self.stuck |= self.view.apply(&line.event).is_err(),
+                    Entry::Line(line, _) if line.event.seq >= seq => break,
+                    Entry::Header(_) => {}
+                    Entry::Line(line, _) => drop(self.apply(&line).await?),
                     Entry::Damage(damage) => {
                         return Err(ReadError::Corrupt {
                             id: self.id.clone(),
@@ -83,16 +84,24 @@ impl Fold {
         Ok(())
     }
 
+    async fn apply(&mut self, line: &Line) -> Result<Option<Vec<Patch>>, ReadError> {
+        let applied = self
+            .store
+            .apply(&self.id, &mut self.view, &line.event)
+            .await?;
+        self.stuck |= applied.is_err();
+        Ok(applied.ok())
+    }
+
     /// Folds the next event, which must come right after what is folded.
-    pub(crate) fn take(&mut self, line: &Line) -> Told {
+    pub(crate) async fn take(&mut self, line: &Line) -> Result<Told, ReadError> {
         if self.stuck {
-            return Told::default();
+            return Ok(Told::default());
         }
         let payload = line.event.payload().ok();
         let resolved = payload.as_ref().and_then(|payload| self.resolved(payload));
-        let Ok(patches) = self.view.apply(&line.event) else {
-            self.stuck = true;
-            return Told::default();
+        let Some(patches) = self.apply(line).await? else {
+            return Ok(Told::default());
         };
         let mut told = Told {
             patches,
@@ -121,7 +130,7 @@ impl Fold {
             Some(Payload::ApprovalDecided(_)) => told.after = resolved,
             _ => {}
         }
-        told
+        Ok(told)
     }
 
     /// Looked up before the event is folded, because it takes the question away.

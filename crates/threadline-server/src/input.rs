@@ -93,6 +93,20 @@ impl Fields {
         }
     }
 
+    /// Takes the number of an event.
+    fn seq(&mut self, name: &str) -> Result<Option<u64>, Problem> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(seq) => Ok(Some(seq)),
+                None => Err(Problem::field(
+                    name,
+                    format!("`{name}` must be the number of an event"),
+                )),
+            },
+        }
+    }
+
     /// Takes one of a few words.
     fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name)? else {
@@ -226,6 +240,18 @@ pub(crate) fn summary_patch(body: &[u8]) -> Result<(SummaryPatch, u64), Problem>
         tags,
     };
     Ok((patch, revision))
+}
+
+/// Reads the event that a fork ends with; an absent body is an empty one.
+pub(crate) fn fork_at(body: &[u8]) -> Result<Option<u64>, Problem> {
+    let body = if body.is_empty() { b"{}" } else { body };
+    Fields::parse(body, &["at"])?.seq("at")
+}
+
+/// Reads the event that a history is moved back to.
+pub(crate) fn rewind_to(body: &[u8]) -> Result<u64, Problem> {
+    let to = Fields::parse(body, &["to"])?.seq("to")?;
+    to.ok_or_else(|| missing("to"))
 }
 
 fn tag(value: Value) -> Result<String, Problem> {

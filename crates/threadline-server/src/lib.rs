@@ -1,13 +1,14 @@
 //! HTTP and SSE over the agent, with the embedded web page.
 //!
 //! - [`serve`] listens until it is told to stop; [`router`] is the same without a socket.
-//! - Starting turns is in `runs`, following them in `events`, everything else about sessions in
-//!   `sessions`; `fold` holds the one read model that streams are told from.
+//! - Starting turns is in `runs`, following them in `events`, forks, rewinds and blobs in
+//!   `branches`, everything else about sessions in `sessions`; `fold` holds the one read model that streams are told from.
 //! - Every route stands in one table (`routes`), which makes both the router and its OpenAPI
 //!   document.
 //! - What goes wrong is mapped once, in `error`, to a stable [`Code`].
 
 mod auth;
+mod branches;
 mod error;
 mod events;
 mod fold;

@@ -58,6 +58,10 @@ fn operation(route: &Route) -> Value {
         Content::Events => {
             answer["content"] = content("text/event-stream", json!({"type": "string"}));
         }
+        Content::Bytes => {
+            let bytes = json!({"type": "string", "format": "binary"});
+            answer["content"] = content("application/octet-stream", bytes);
+        }
         Content::Text => answer["content"] = content("text/plain", json!({"type": "string"})),
         Content::Empty => {}
     }

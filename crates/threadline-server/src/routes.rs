@@ -2,7 +2,7 @@
 
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
-use crate::{error::Code, events, meta, metrics, openapi, runs, sessions, state::Shared};
+use crate::{branches, error::Code, events, meta, metrics, openapi, runs, sessions, state::Shared};
 
 /// What an answer's body is.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +11,8 @@ pub(crate) enum Content {
     Json(&'static str),
     /// A stream of events.
     Events,
+    /// Bytes of any kind.
+    Bytes,
     /// Text.
     Text,
     /// Nothing.
@@ -114,6 +116,7 @@ const SESSION: &str = "/api/agent/sessions/{id}";
 pub(crate) fn table() -> Vec<Route> {
     let mut table = running();
     table.extend(listing());
+    table.extend(branching());
     table.extend(reading());
     table.extend(debugging());
     table.extend(other());
@@ -241,6 +244,73 @@ fn listing() -> Vec<Route> {
             (204, Content::Empty),
         )
         .errors(&[Code::SessionNotFound, Code::SessionBusy, Code::Locked]),
+    ]
+}
+
+fn branching() -> Vec<Route> {
+    let moving = [
+        Code::SessionNotFound,
+        Code::TurnOpen,
+        Code::SessionBusy,
+        Code::Locked,
+        Code::Fenced,
+        Code::Damaged,
+        Code::Unsupported,
+        Code::StorageFull,
+    ];
+    vec![
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/fork"),
+            post(branches::fork),
+            (
+                "forkSession",
+                "Makes a session that has the events of this one up to `at`, and goes its own \
+                 way from there. This one is not touched and may be running.",
+            ),
+            (201, Content::Json("Forked")),
+        )
+        .body("ForkInput")
+        .errors(&[
+            Code::SessionNotFound,
+            Code::NoSuchEvent,
+            Code::ForkEmpty,
+            Code::AlreadyExists,
+            Code::Locked,
+            Code::Damaged,
+            Code::Unsupported,
+            Code::StorageFull,
+        ]),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/rewind"),
+            post(branches::rewind),
+            (
+                "rewindSession",
+                "Moves the history back to right after the event `to`. Nothing is removed from \
+                 the log, and what tools have done is not undone.",
+            ),
+            (200, Content::Json("Moved")),
+        )
+        .body("RewindInput")
+        .errors(&[Code::NoSuchEvent])
+        .errors(&moving),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/redo"),
+            post(branches::redo),
+            ("redoSession", "Takes the last rewind back."),
+            (200, Content::Json("Moved")),
+        )
+        .errors(&[Code::NothingToRedo])
+        .errors(&moving),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/blobs/{blob}"),
+            get(branches::blob),
+            (
+                "getBlob",
+                "Gives a blob that the session's log names, such as the full output of a tool.",
+            ),
+            (200, Content::Bytes),
+        )
+        .errors(&[Code::SessionNotFound, Code::BlobNotFound, Code::Damaged]),
     ]
 }
 

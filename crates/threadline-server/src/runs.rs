@@ -226,7 +226,7 @@ impl Replay {
             }
         };
         match seen {
-            Seen::Line(line) => self.line(*line, frames),
+            Seen::Line(line) => self.line(*line, frames).await?,
             Seen::CaughtUp if self.found => {}
             Seen::CaughtUp => {
                 let detail = "the log ends before the run that it names";
@@ -240,11 +240,12 @@ impl Replay {
         Ok(())
     }
 
-    fn line(&mut self, line: Line, frames: &mut Frames) {
-        let told = self.fold.take(&line);
+    async fn line(&mut self, line: Line, frames: &mut Frames) -> Result<(), ReadError> {
+        let told = self.fold.take(&line).await?;
         if self.fold.is_stuck() {
             let detail = "the session holds an event that this version may not pass over";
-            return self.fail(Problem::new(Code::Unsupported, detail), frames);
+            self.fail(Problem::new(Code::Unsupported, detail), frames);
+            return Ok(());
         }
         let (seq, begins) = (line.event.seq, told.before.is_some());
         if !self.found {
@@ -253,14 +254,15 @@ impl Replay {
             }
             self.held.push(line);
             if seq < self.target {
-                return;
+                return Ok(());
             }
             self.found = true;
             match self.fold.started() {
                 Some(started) => frames.run_event(&started),
                 None => {
                     let detail = "the run's turn cannot be read";
-                    return self.fail(Problem::new(Code::Unsupported, detail), frames);
+                    self.fail(Problem::new(Code::Unsupported, detail), frames);
+                    return Ok(());
                 }
             }
             for held in std::mem::take(&mut self.held) {
@@ -274,6 +276,7 @@ impl Replay {
             Some(event) => frames.run_event(&event),
             None => {}
         }
+        Ok(())
     }
 
     fn finish(&mut self, end: Option<RunEvent>, frames: &mut Frames) {

@@ -103,6 +103,8 @@ fn inputs() -> Named {
             ]),
         ),
         ("SummaryPatch", patch),
+        ("ForkInput", object(&[("at?", or_null(whole()))])),
+        ("RewindInput", object(&[("to", whole())])),
         (
             "DecisionInput",
             object(&[("decision", is("Decision")), ("comment?", or_null(text()))]),
@@ -173,6 +175,7 @@ fn summaries() -> Named {
                 "interrupted",
                 "damaged",
                 "unsupported",
+                "missing",
             ]),
         ),
         ("Model", object(&[("provider", text()), ("name", text())])),
@@ -521,6 +524,16 @@ fn rest() -> Named {
             ]),
         ),
         ("Cancelled", object(&[("runId", text())])),
+        (
+            "Forked",
+            object(&[
+                ("id", text()),
+                ("parent", text()),
+                ("atSeq", whole()),
+                ("closed", whole()),
+            ]),
+        ),
+        ("Moved", object(&[("toSeq", whole()), ("seq", whole())])),
         (
             "Approvals",
             object(&[(

@@ -39,7 +39,7 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
     let filter = ListFilter {
         query: params.get("query").map(str::to_owned),
         archived: params.choice("archived", Archived::No, &archived)?,
-        cwd: None,
+        ..ListFilter::default()
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
@@ -183,7 +183,7 @@ pub(crate) async fn history(
     let transcript = inspected.view.transcript();
     let items = transcript
         .surface()
-        .map(|(seq, item)| surface_item(seq, item))
+        .map(|(seq, item)| surface_item(seq, &item))
         .collect();
     let target = transcript.context().map_or_else(
         || shared.agents.config().models.default_model().clone(),
@@ -360,7 +360,8 @@ pub(crate) async fn log(
     let (mut lines, mut damage) = (Vec::new(), Vec::new());
     for entry in page.entries {
         match entry {
-            Entry::Line(line) => {
+            Entry::Header(_) => {}
+            Entry::Line(line, _) => {
                 let text = String::from_utf8_lossy(&line.raw).into_owned();
                 lines.push(RawValue::from_string(text).map_err(|e| {
                     Problem::new(Code::Internal, format!("event {}: {e}", line.event.seq))

@@ -89,6 +89,14 @@ pub enum OpenError {
 /// Says why a batch was not stored.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
+    /// The history cannot be moved there, because the log before cannot be read.
+    #[error("the history cannot be moved to event {target}: {reason}")]
+    Past {
+        /// Where it was to be moved.
+        target: u64,
+        /// What is wrong.
+        reason: String,
+    },
     /// Somebody appended first.
     #[error("expected to append at event {expected}, but the log continues at {actual}")]
     Conflict {

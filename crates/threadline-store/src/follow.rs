@@ -1,6 +1,6 @@
 //! Following a session: a snapshot, then everything after it, exactly once.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, future::poll_fn, task::Poll};
 
 use threadline_session::{SessionId, codec::Line};
 
@@ -21,8 +21,11 @@ pub enum Followed {
     },
 }
 
-/// Gives every line after a point once, in order. The storage is the truth; a writer in this
-/// process only says when to look again, and others are found by looking.
+/// Gives every line after a point once, in order. The storage is the truth. When to look again is
+/// said by the writer, if it is in this process, and otherwise by [`Backend::changed`], which
+/// knows or just waits a while.
+///
+/// [`Backend::changed`]: crate::Backend::changed
 #[derive(Debug)]
 pub struct Follow {
     store: SessionStore,
@@ -60,6 +63,15 @@ impl Follow {
             // Subscribed before looking: an append in between is not missed.
             // The sender itself is not held, so that it goes when its writer does.
             let mut watch = self.store.tail_of(&self.id).map(|tail| tail.subscribe());
+            // Another process's writer is waited for in the same way: the wait begins here, so that
+            // whatever comes after the look below ends it.
+            let (backend, id) = (self.store.backend().clone(), self.id.clone());
+            let mut elsewhere = None;
+            if self.caught_up && watch.is_none() {
+                let mut changed = backend.changed(&id);
+                let begun = poll_fn(|cx| Poll::Ready(changed.as_mut().poll(cx))).await;
+                elsewhere = begun.is_pending().then_some(changed);
+            }
             // A stamp is taken before reading for the same reason.
             let stat = self.store.stat(&self.id).await;
             let stamp = match stat {
@@ -88,7 +100,11 @@ impl Follow {
                     let _ = tokio::time::timeout(POLL_INTERVAL * 5, watch.changed()).await;
                 }
                 Some(_) => self.seen = None,
-                None => tokio::time::sleep(POLL_INTERVAL).await,
+                None => {
+                    if let Some(changed) = elsewhere {
+                        changed.await;
+                    }
+                }
             }
         }
     }
@@ -102,7 +118,8 @@ impl Follow {
             .await?;
         for entry in page.entries {
             match entry {
-                Entry::Line(line) => {
+                Entry::Header(_) => {}
+                Entry::Line(line, _) => {
                     if line.event.seq >= self.pos.seq {
                         self.ready.push_back(line);
                     }

@@ -7,13 +7,21 @@
 //! - [`contract`] (feature `contract`) is the suite that every backend must pass.
 
 mod backend;
+pub mod blob;
+mod catalogue;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod copy;
 mod error;
 mod follow;
+mod fork;
+mod keep;
+mod kept;
 pub mod limits;
 mod list;
 mod memory;
+mod repair;
+mod requests;
 mod scan;
 mod store;
 mod summary;
@@ -21,19 +29,25 @@ mod verify;
 mod writer;
 
 pub use backend::{
-    Backend, BackendError, ClaimError, Damage, Entry, HeaderReadError, Holder, LogEnd, Page,
-    ReadPos, Recovered, Stamp, Stat, StoredHeader, Torn, WriteError, Writer,
+    Backend, BackendError, Begun, BlobStat, Checkpoint, ClaimError, Damage, Entry, HeaderReadError,
+    Holder, Import, LogEnd, NewLog, Page, ReadPos, Recovered, Shown, Stamp, Stat, StoredHeader,
+    Torn, Usage, Visit, WriteError, Writer,
 };
+pub use blob::{BlobId, BlobIdError};
+pub use catalogue::{Catalogue, CatalogueRow, ListKey, MemoryCatalogue, MemoryRows};
+pub use copy::{Copied, CopyError};
 pub use error::{
     AppendError, CreateError, DeleteError, ListError, OpenError, ReadError, UpdateError,
     error_chain,
 };
 pub use follow::{Follow, Followed};
-pub use list::{Archived, ListFilter, ListPage};
+pub use fork::{ForkError, Forked, MoveError, Moved};
+pub use keep::{BlobError, GcError, GcReport};
+pub use list::{Archived, ListFilter, ListPage, search_text};
 pub use memory::MemoryBackend;
-pub use store::{
-    Clock, Inspected, Loaded, RawPage, RebuiltRequest, SessionStore, StoreOptions, SystemClock,
-};
+pub use repair::{LOG_LOST, Lost, RepairError, RepairReport};
+pub use requests::{RebuiltRequest, Unequal};
+pub use store::{Clock, Inspected, Loaded, RawPage, SessionStore, StoreOptions, SystemClock};
 pub use summary::{
     Durability, SessionStatus, SessionSummary, SummaryError, SummaryPatch, UserSummary,
 };

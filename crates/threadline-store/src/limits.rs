@@ -22,3 +22,24 @@ pub const MAX_TITLE_CHARS: usize = 200;
 
 /// Most tags on a session.
 pub const MAX_TAGS: usize = 32;
+
+/// Bytes of log that are worth a checkpoint. Reading as much takes about a millisecond.
+pub const CHECKPOINT_BYTES: u64 = 1 << 20;
+
+/// Largest blob, in bytes.
+pub const MAX_BLOB_BYTES: usize = 64 << 20;
+
+/// How long a blob that no log names is kept: whoever put it may be about to name it.
+pub const BLOB_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Lines that are asked of a backend at once when the content of items is read.
+pub const LINES_AT_ONCE: usize = 4096;
+
+/// Sessions that a list looks at before it answers, when the catalogue suspects as many.
+pub const LIST_LOOKS: usize = 128;
+
+/// How long a list goes on looking at more of them.
+pub const LIST_LOOK_TIME: Duration = Duration::from_millis(50);
+
+/// Bytes that are gathered for the hash of a chain.
+pub const HASHED_AT_ONCE: usize = 64 << 10;

@@ -1,15 +1,29 @@
-//! Lists of sessions.
+//! Lists of sessions: made from the catalogue, and checked against the sessions.
+//!
+//! 1. What the catalogue suspects is looked at, newest first, as far as a list may take time for
+//!    it. The rest is left to one task of the store.
+//! 2. A page of rows is taken.
+//! 3. Each row that is shown is checked with one look at its session. When one is stale, its row
+//!    is made anew and the page is taken again, because the row may belong elsewhere.
+
+mod derive;
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
 };
 
-use threadline_session::{SessionId, Status, payload::ModelRef};
+use threadline_session::SessionId;
 
+use self::derive::Found;
 use crate::{
-    BackendError, Damage, ListError, ReadError, SessionStatus, SessionStore, SessionSummary, Stamp,
-    Stat, error_chain, limits::MAX_LIST_LIMIT, store::ScanFacts, summary::SummaryError,
+    Backend, BackendError, Catalogue, CatalogueRow, ListError, ListKey, MemoryCatalogue,
+    SessionStatus, SessionStore, SessionSummary, Stamp, Stat,
+    limits::{LIST_LOOK_TIME, LIST_LOOKS, MAX_LIST_LIMIT},
 };
 
 /// Which sessions a list shows as far as archiving goes.
@@ -27,12 +41,87 @@ pub enum Archived {
 /// Which sessions a list shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ListFilter {
-    /// Words that the title, the first prompt or the id must contain, whatever their case.
+    /// Words that the title, the first prompt, the tags or the id must contain, whatever their
+    /// case.
     pub query: Option<String>,
     /// Archived or not.
     pub archived: Archived,
     /// Working directory.
     pub cwd: Option<String>,
+    /// How a session stands.
+    pub status: Option<SessionStatus>,
+    /// The session that those shown were forked from.
+    pub parent: Option<SessionId>,
+}
+
+impl ListFilter {
+    /// Returns the words of the query, as [`search_text`] must contain them.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let query = self.query.as_deref().unwrap_or_default().to_lowercase();
+        query.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Returns the statuses of rows in a catalogue that may be shown with the wanted one; empty
+    /// when all are wanted. A row says that a turn is open; whether it was cut short is seen when
+    /// it is shown.
+    #[must_use]
+    pub fn stored_statuses(&self) -> &'static [SessionStatus] {
+        use SessionStatus::{Damaged, Idle, Interrupted, Missing, Running, Unsupported, Waiting};
+        match self.status {
+            None => &[],
+            Some(Idle) => &[Idle],
+            Some(Running) => &[Running],
+            Some(Waiting) => &[Waiting],
+            Some(Interrupted) => &[Interrupted, Running, Waiting],
+            Some(Damaged) => &[Damaged],
+            Some(Unsupported) => &[Unsupported],
+            Some(Missing) => &[Missing],
+        }
+    }
+
+    /// Returns whether a row of a catalogue may be shown.
+    #[must_use]
+    pub fn admits(&self, row: &SessionSummary) -> bool {
+        let archived = match self.archived {
+            Archived::No => !row.archived,
+            Archived::Only => row.archived,
+            Archived::All => true,
+        };
+        let statuses = self.stored_statuses();
+        let parent = row.parent.as_ref().map(|parent| &parent.id);
+        archived
+            && self.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
+            && (statuses.is_empty() || statuses.contains(&row.status))
+            && (self.parent.is_none() || self.parent.as_ref() == parent)
+            && self.finds(row)
+    }
+
+    fn finds(&self, row: &SessionSummary) -> bool {
+        let words = self.words();
+        if words.is_empty() {
+            return true;
+        }
+        let text = search_text(row);
+        words.iter().all(|word| text.contains(word))
+    }
+}
+
+/// Returns the text that a query searches: title, first prompt, id and tags in small letters.
+#[must_use]
+pub fn search_text(row: &SessionSummary) -> String {
+    let texts = [row.title.as_deref(), row.first_prompt.as_deref()];
+    let mut text = String::new();
+    for part in texts.into_iter().flatten() {
+        text.push_str(part);
+        text.push('\n');
+    }
+    text.push_str(row.id.as_str());
+    for tag in &row.tags {
+        text.push('\n');
+        text.push_str(tag);
+    }
+    text.to_lowercase()
 }
 
 /// A page of a list.
@@ -42,228 +131,354 @@ pub struct ListPage {
     pub sessions: Vec<SessionSummary>,
     /// Where the next page starts; `None` at the end.
     pub next: Option<String>,
+    /// While the catalogue is being rebuilt, how many sessions are still to be looked at; the list
+    /// may lack them, or show them as they were.
+    pub rebuilding: Option<u64>,
 }
 
-#[derive(Debug, Clone)]
-struct Derived {
-    facts: threadline_session::Facts,
-    created_at: u64,
-    cwd: String,
-    parent: Option<threadline_session::Parent>,
-    status: Status,
-    model: Option<ModelRef>,
-    error: Option<SummaryError>,
+/// What a store keeps for its lists.
+pub(crate) struct Lists {
+    catalogue: Arc<dyn Catalogue>,
+    /// Whether a task of this store is catching up.
+    busy: AtomicBool,
 }
 
-/// Facts of logs that have not changed since they were read. Never the truth: each row is checked
-/// against the stamp of its log.
-#[derive(Debug, Default)]
-pub(crate) struct FactsCache(Mutex<HashMap<SessionId, (Stamp, Derived)>>);
-
-impl FactsCache {
-    fn get(&self, id: &SessionId, stamp: Stamp) -> Option<Derived> {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(id)
-            .filter(|(seen, _)| *seen == stamp)
-            .map(|(_, derived)| derived.clone())
-    }
-
-    pub(crate) fn forget(&self, id: &SessionId) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.remove(id);
-    }
-
-    fn put(&self, id: &SessionId, stamp: Stamp, derived: &Derived) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.insert(id.clone(), (stamp, derived.clone()));
-    }
-}
-
-pub(crate) async fn row(
-    store: &SessionStore,
-    cache: &FactsCache,
-    id: &SessionId,
-    stat: Stat,
-) -> Result<SessionSummary, BackendError> {
-    let derived = match cache.get(id, stat.stamp) {
-        Some(derived) => derived,
-        None => {
-            let derived = derive(store, id).await;
-            cache.put(id, stat.stamp, &derived);
-            derived
-        }
-    };
-    let user = store.backend().summary(id).await.unwrap_or_default();
-    let status = match derived.error.as_ref().map(|error| error.code) {
-        Some("unsupported") => SessionStatus::Unsupported,
-        Some(_) => SessionStatus::Damaged,
-        None => SessionStatus::of(derived.status, stat.writer.is_some()),
-    };
-    Ok(SessionSummary {
-        id: id.clone(),
-        title: user.title,
-        first_prompt: derived.facts.first_prompt,
-        created_at: derived.created_at,
-        updated_at: derived.facts.updated_at.max(derived.created_at),
-        turns: derived.facts.turns,
-        events: derived.facts.events,
-        status,
-        cwd: derived.cwd,
-        model: derived.model,
-        usage: derived.facts.usage,
-        bytes: stat.bytes,
-        archived: user.archived,
-        pinned: user.pinned,
-        tags: user.tags,
-        revision: user.revision,
-        parent: derived.parent,
-        durability: store.durability(),
-        error: derived.error,
-    })
-}
-
-async fn derive(store: &SessionStore, id: &SessionId) -> Derived {
-    let mut derived = Derived {
-        facts: threadline_session::Facts::default(),
-        created_at: id.as_uuid().map_or(0, uuid_ms),
-        cwd: String::new(),
-        parent: None,
-        status: Status::Idle,
-        model: None,
-        error: None,
-    };
-    match store.header(id).await {
-        Ok(stored) => {
-            derived.created_at = stored.header.created_at;
-            derived.cwd = stored.header.cwd.display();
-            derived.parent = stored.header.parent;
-        }
-        Err(error) => {
-            derived.error = Some(row_error(&error));
-            return derived;
+impl Lists {
+    pub(crate) fn new(backend: &Arc<dyn Backend>) -> Self {
+        let in_memory = || Arc::new(MemoryCatalogue::new(backend.clone())) as Arc<dyn Catalogue>;
+        Self {
+            catalogue: backend.catalogue().unwrap_or_else(in_memory),
+            busy: AtomicBool::new(false),
         }
     }
-    match store.scan_facts(id).await {
-        Ok(ScanFacts {
-            facts,
-            status,
-            model,
-            damage,
-            unsupported,
-        }) => {
-            derived.facts = facts;
-            derived.status = status;
-            derived.model = model;
-            derived.error = damage.as_ref().map(damage_error).or_else(|| {
-                unsupported.map(|message| SummaryError {
-                    code: "unsupported",
-                    message,
-                    file: None,
-                    offset: None,
-                    seq: None,
-                })
-            });
+
+    /// Ends the row of a session that was deleted. Returns whether there was one.
+    pub(crate) async fn forget(&self, id: &SessionId) -> bool {
+        let known = matches!(self.catalogue.get(id).await, Ok(Some(_)));
+        if let Err(error) = self.catalogue.forget(id).await {
+            tracing::warn!(%id, %error, "the row of a deleted session could not be removed");
         }
-        Err(error) => derived.error = Some(row_error(&error)),
-    }
-    derived
-}
-
-fn uuid_ms(id: uuid::Uuid) -> u64 {
-    id.get_timestamp().map_or(0, |time| {
-        let (secs, nanos) = time.to_unix();
-        secs.saturating_mul(1000)
-            .saturating_add(u64::from(nanos) / 1_000_000)
-    })
-}
-
-fn damage_error(damage: &Damage) -> SummaryError {
-    SummaryError {
-        code: "damaged",
-        message: damage.to_string(),
-        file: Some(damage.file.clone()),
-        offset: Some(damage.offset),
-        seq: Some(damage.seq),
+        known
     }
 }
 
-fn row_error(error: &ReadError) -> SummaryError {
-    let code = match error {
-        ReadError::Corrupt { damage, .. } => return damage_error(damage),
-        ReadError::Unsupported { .. } => "unsupported",
-        ReadError::NotFound { .. } | ReadError::Backend(_) => "unreadable",
+/// Sessions looked at between two puts into the catalogue: while a list waits, and by the task.
+const FEW: usize = 32;
+const MANY: usize = 512;
+
+/// How often a page is taken again because rows in it were stale. Rows made by the same list do
+/// not count as stale again.
+const ROUNDS: usize = 16;
+
+/// Errors that another look, or another program, may not meet again.
+const FLEETING: [&str; 2] = ["unreadable", "unsupported"];
+
+impl CatalogueRow {
+    /// Returns whether the row still says what the session is.
+    fn fits(&self, stat: Option<&Stat>) -> bool {
+        let Some(stat) = stat else {
+            return self.is_missing();
+        };
+        let error = self.summary.error.as_ref();
+        let fleeting = error.is_some_and(|error| FLEETING.contains(&error.code.as_ref()));
+        self.stamp == stat.stamp && self.people == stat.people && !self.is_missing() && !fleeting
+    }
+}
+
+/// Returns what is shown of a row, given whether somebody writes the session now.
+fn show(store: &SessionStore, row: CatalogueRow, written: bool) -> SessionSummary {
+    let mut summary = row.summary;
+    summary.durability = store.durability();
+    summary.status = match summary.status {
+        SessionStatus::Running | SessionStatus::Waiting if !written => SessionStatus::Interrupted,
+        status => status,
     };
-    SummaryError {
-        code,
-        message: error_chain(error),
-        file: None,
-        offset: None,
-        seq: None,
-    }
+    summary
 }
 
-/// Sort key, newest first: the larger comes first.
-type Key = (u64, SessionId);
+fn missing(store: &SessionStore, mut row: CatalogueRow) -> CatalogueRow {
+    let message = format!(
+        "the files of session {} are gone from {}, where they were last seen with {} bytes of log; \
+         bring them back, or delete the session here too",
+        row.summary.id,
+        store.address(),
+        row.summary.bytes
+    );
+    row.summary.status = SessionStatus::Missing;
+    row.summary.error = Some(derive::plain("missing", message));
+    row.stamp = Stamp::default();
+    row.people = Stamp::default();
+    row.written = false;
+    row
+}
 
-fn parse_cursor(cursor: &str) -> Option<Key> {
+fn unreadable(mut row: CatalogueRow, error: &BackendError) -> CatalogueRow {
+    derive::fail(&mut row.summary, derive::unreadable(error));
+    row
+}
+
+fn parse_cursor(cursor: &str) -> Option<ListKey> {
     let (time, id) = cursor.split_once('.')?;
     Some((time.parse().ok()?, SessionId::parse(id).ok()?))
 }
 
-pub(crate) async fn list(
-    store: &SessionStore,
-    cache: &FactsCache,
-    filter: &ListFilter,
-    cursor: Option<&str>,
-    limit: usize,
-) -> Result<ListPage, ListError> {
-    let limit = limit.clamp(1, MAX_LIST_LIMIT);
-    let after = match cursor {
-        None => None,
-        Some(cursor) => Some(parse_cursor(cursor).ok_or(ListError::Cursor)?),
-    };
-    let mut rows = Vec::new();
-    for id in store.backend().ids().await? {
-        // Deleted between the listing and now.
-        let Some(stat) = store.backend().stat(&id).await? else {
-            continue;
+impl SessionStore {
+    /// Lists sessions, newest activity first. A damaged session is a row with a status, and so is
+    /// one whose files are gone.
+    ///
+    /// # Errors
+    /// [`ListError`].
+    pub async fn list(
+        &self,
+        filter: &ListFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<ListPage, ListError> {
+        let limit = limit.clamp(1, MAX_LIST_LIMIT);
+        let after = match cursor {
+            None => None,
+            Some(cursor) => Some(parse_cursor(cursor).ok_or(ListError::Cursor)?),
         };
-        let row = row(store, cache, &id, stat).await?;
-        let key: Key = (row.updated_at, row.id.clone());
-        if after.as_ref().is_none_or(|after| key < *after) && matches(filter, &row) {
-            rows.push(row);
+        let rebuilding = self.look_at_suspects().await?;
+        let mut sessions = self.rows(filter, after, limit + 1).await?;
+        let more = sessions.len() > limit;
+        sessions.truncate(limit);
+        let next = sessions
+            .last()
+            .filter(|_| more)
+            .map(|row| format!("{}.{}", row.updated_at, row.id));
+        Ok(ListPage {
+            sessions,
+            next,
+            rebuilding,
+        })
+    }
+
+    /// Returns the row that lists show of one session.
+    ///
+    /// # Errors
+    /// [`ReadError`](crate::ReadError).
+    pub async fn summary(&self, id: &SessionId) -> Result<SessionSummary, crate::ReadError> {
+        let stat = self.stat(id).await?;
+        let catalogue = &self.lists().catalogue;
+        let known = catalogue.get(id).await.ok().flatten();
+        let row = match known {
+            Some(row) if row.fits(Some(&stat)) => row,
+            Some(mut row) if row.fits(Some(&with_people(&stat, row.people))) => {
+                derive::take_people(self, &mut row.summary).await;
+                row.people = stat.people;
+                row.written = stat.writer.is_some();
+                self.keep(vec![row.clone()]).await;
+                row
+            }
+            _ => {
+                let row = derive::of(self, id, &stat).await;
+                self.keep(vec![row.clone()]).await;
+                row
+            }
+        };
+        Ok(show(self, row, stat.writer.is_some()))
+    }
+
+    /// Looks at everything that the catalogue suspects, and returns once it is done. Afterwards a
+    /// list lacks nothing that was there before.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub async fn catch_up(&self) -> Result<(), BackendError> {
+        let suspects = self.lists().catalogue.suspects().await?;
+        for some in suspects.chunks(MANY) {
+            self.look_at(some).await;
+        }
+        Ok(())
+    }
+
+    /// Notes that a session that was there before is about to change, so that lists look at it
+    /// although its row may be far from every page that is shown. A new session needs no note.
+    pub(crate) async fn touched(&self, id: &SessionId) {
+        if let Err(error) = self.lists().catalogue.suspect(id).await {
+            tracing::warn!(%id, %error, "lists may show this session late");
         }
     }
-    rows.sort_by(|a, b| (b.updated_at, &b.id).cmp(&(a.updated_at, &a.id)));
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows
-        .last()
-        .filter(|_| more)
-        .map(|row| format!("{}.{}", row.updated_at, row.id));
-    Ok(ListPage {
-        sessions: rows,
-        next,
-    })
+
+    async fn keep(&self, rows: Vec<CatalogueRow>) {
+        if let Err(error) = self.lists().catalogue.put(rows).await {
+            tracing::warn!(%error, "the catalogue could not be written");
+        }
+    }
+
+    /// Looks at suspects as far as a list may wait for it, and leaves the others to a task.
+    /// Returns how many those are.
+    async fn look_at_suspects(&self) -> Result<Option<u64>, BackendError> {
+        let suspects = self.lists().catalogue.suspects().await?;
+        let start = Instant::now();
+        let mut done = 0;
+        // A task that is under way takes the newest first too, so the list need not do as many.
+        let enough = if self.lists().busy.load(Ordering::Acquire) {
+            FEW
+        } else {
+            LIST_LOOKS
+        };
+        for some in suspects.chunks(FEW) {
+            if done >= enough && (enough == FEW || start.elapsed() >= LIST_LOOK_TIME) {
+                break;
+            }
+            self.look_at(some).await;
+            done += some.len();
+        }
+        let rest = suspects.get(done..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        self.catch_up_behind(rest.to_vec());
+        Ok(Some(rest.len() as u64))
+    }
+
+    /// Starts the task that looks at suspects, unless it is running.
+    fn catch_up_behind(&self, rest: Vec<SessionId>) {
+        let lists = Arc::clone(self.lists());
+        if lists.busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let busy = NotBusy(lists);
+        let store = self.downgrade();
+        tokio::spawn(async move {
+            let _busy = busy;
+            for some in rest.chunks(MANY) {
+                // A store that nobody has any more needs no catalogue.
+                let Some(store) = store.upgrade() else { break };
+                store.look_at(some).await;
+            }
+        });
+    }
+
+    /// Puts the rows of sessions right.
+    async fn look_at(&self, ids: &[SessionId]) {
+        let catalogue = &self.lists().catalogue;
+        let (mut stale, mut rows, mut known) = (Vec::new(), Vec::new(), Vec::new());
+        for id in ids {
+            match catalogue.get(id).await {
+                Ok(Some(row)) => known.push(row),
+                Ok(None) | Err(_) => stale.push(id.clone()),
+            }
+        }
+        let ids: Vec<_> = known.iter().map(|row| row.summary.id.clone()).collect();
+        let stats = self.backend().stats(&ids).await;
+        for (row, stat) in known.into_iter().zip(stats) {
+            match stat {
+                Ok(None) => rows.push(missing(self, row)),
+                // It is suspected only because it was being written.
+                Ok(Some(stat)) if row.fits(Some(&stat)) => {
+                    if stat.writer.is_none() {
+                        rows.push(CatalogueRow {
+                            written: false,
+                            ..row
+                        });
+                    }
+                }
+                Ok(Some(_)) => stale.push(row.summary.id),
+                Err(error) => rows.push(unreadable(row, &error)),
+            }
+        }
+        for found in derive::derive_all(self, &stale).await {
+            match found {
+                Found::Row(row) => rows.push(*row),
+                Found::Nothing(id) => match catalogue.get(&id).await {
+                    Ok(Some(row)) => rows.push(missing(self, row)),
+                    Ok(None) => drop(catalogue.forget(&id).await),
+                    Err(error) => tracing::warn!(%error, "the catalogue could not be read"),
+                },
+            }
+        }
+        if !rows.is_empty() {
+            self.keep(rows).await;
+        }
+    }
+
+    /// Takes rows of a list, each checked.
+    async fn rows(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListKey>,
+        wanted: usize,
+    ) -> Result<Vec<SessionSummary>, BackendError> {
+        let (mut looked, mut round) = (HashSet::new(), 0);
+        loop {
+            round += 1;
+            let strict = round < ROUNDS;
+            let tried = self.try_rows(filter, after.clone(), wanted, &looked, strict);
+            match tried.await? {
+                Ok(rows) => return Ok(rows),
+                Err(stale) => {
+                    self.look_at(&stale).await;
+                    looked.extend(stale);
+                }
+            }
+        }
+    }
+
+    /// Takes rows of a list, or says which of them are stale.
+    async fn try_rows(
+        &self,
+        filter: &ListFilter,
+        mut after: Option<ListKey>,
+        wanted: usize,
+        looked: &HashSet<SessionId>,
+        strict: bool,
+    ) -> Result<Result<Vec<SessionSummary>, Vec<SessionId>>, BackendError> {
+        let mut shown = Vec::new();
+        loop {
+            let asked = wanted - shown.len();
+            let rows = self
+                .lists()
+                .catalogue
+                .page(filter, after.as_ref(), asked)
+                .await?;
+            let end = rows.len() < asked;
+            after = rows.last().map(CatalogueRow::key).or(after);
+            let ids: Vec<_> = rows.iter().map(|row| row.summary.id.clone()).collect();
+            let stats = self.backend().stats(&ids).await;
+            let stats = stats
+                .into_iter()
+                .map(Result::ok)
+                .chain(std::iter::repeat(None));
+            let mut stale = Vec::new();
+            for (row, stat) in rows.into_iter().zip(stats) {
+                let made_now = !strict || looked.contains(&row.summary.id);
+                let fits = stat.as_ref().is_some_and(|stat| row.fits(stat.as_ref()));
+                if !fits && !made_now {
+                    stale.push(row.summary.id);
+                    continue;
+                }
+                let written = stat.flatten().is_some_and(|stat| stat.writer.is_some());
+                let row = show(self, row, written);
+                // Only now it is known how the session stands.
+                if filter.status.is_none_or(|status| status == row.status) {
+                    shown.push(row);
+                }
+            }
+            if !stale.is_empty() && strict {
+                return Ok(Err(stale));
+            }
+            if end || shown.len() >= wanted {
+                return Ok(Ok(shown));
+            }
+        }
+    }
 }
 
-fn matches(filter: &ListFilter, row: &SessionSummary) -> bool {
-    let archived = match filter.archived {
-        Archived::No => !row.archived,
-        Archived::Only => row.archived,
-        Archived::All => true,
-    };
-    let cwd = filter.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd);
-    let words = filter.query.as_deref().unwrap_or_default().to_lowercase();
-    let text = [
-        row.title.as_deref(),
-        row.first_prompt.as_deref(),
-        Some(row.id.as_str()),
-    ]
-    .into_iter()
-    .flatten()
-    .collect::<Vec<_>>()
-    .join("\n")
-    .to_lowercase();
-    archived && cwd && words.split_whitespace().all(|word| text.contains(word))
+fn with_people(stat: &Stat, people: Stamp) -> Stat {
+    Stat {
+        people,
+        ..stat.clone()
+    }
+}
+
+/// Lets the next task begin, however this one ends.
+struct NotBusy(Arc<Lists>);
+
+impl Drop for NotBusy {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
 }

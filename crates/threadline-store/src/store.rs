@@ -7,20 +7,21 @@ use std::{
 };
 
 use threadline_session::{
-    Facts, Header, Request, RequestError, SessionId, Transcript, View, chain::Chain, closers,
-    codec::Encoder, types,
+    ApplyError, Event, Header, Place, SessionId, Transcript, Turn, View, chain::Chain, closers,
+    codec::Encoder,
 };
 
 use crate::{
     AppendError, AppendOptions, Backend, ClaimError, CreateError, Damage, DeleteError, Durability,
-    Entry, Follow, ListError, ListFilter, ListPage, LogEnd, OpenError, Page, ReadError, ReadPos,
-    SessionSummary, SessionWriter, Stat, StoredHeader, SummaryPatch, Torn, UpdateError,
-    UserSummary, VerifyReport, WriteError,
+    Entry, Follow, LogEnd, OpenError, Page, ReadError, ReadPos, SessionSummary, SessionWriter,
+    Stat, StoredHeader, SummaryPatch, Torn, UpdateError, UserSummary, VerifyReport, WriteError,
+    Writer,
     error::header_error,
     limits::{MAX_TAGS, MAX_TITLE_CHARS, PAGE_BYTES},
-    list::{self, FactsCache},
+    list::Lists,
+    scan::{Fold, Scan},
     verify,
-    writer::{Keys, Parts, Tail},
+    writer::{Checkpoints, Keys, Parts, Tail},
 };
 
 /// Where the store takes the time from.
@@ -110,13 +111,22 @@ struct Inside {
     options: StoreOptions,
     registered: Arc<BTreeSet<String>>,
     tails: Mutex<HashMap<SessionId, Weak<Tail>>>,
-    facts: FactsCache,
+    lists: Arc<Lists>,
 }
 
 /// Keeps sessions: all semantics, once, over any [`Backend`]. Cheap to clone.
 #[derive(Clone)]
 pub struct SessionStore {
     inside: Arc<Inside>,
+}
+
+/// A store that others keep, as long as they do.
+pub(crate) struct WeakStore(Weak<Inside>);
+
+impl WeakStore {
+    pub(crate) fn upgrade(&self) -> Option<SessionStore> {
+        self.0.upgrade().map(|inside| SessionStore { inside })
+    }
 }
 
 impl std::fmt::Debug for SessionStore {
@@ -132,13 +142,14 @@ impl SessionStore {
     #[must_use]
     pub fn new(backend: Arc<dyn Backend>, options: StoreOptions) -> Self {
         let registered = Arc::new(options.registered.clone());
+        let lists = Arc::new(Lists::new(&backend));
         Self {
             inside: Arc::new(Inside {
                 backend,
                 options,
                 registered,
                 tails: Mutex::new(HashMap::new()),
-                facts: FactsCache::default(),
+                lists,
             }),
         }
     }
@@ -167,8 +178,21 @@ impl SessionStore {
         &self.inside.options.clock
     }
 
+    pub(crate) fn lists(&self) -> &Arc<Lists> {
+        &self.inside.lists
+    }
+
+    /// Returns a way to the store that does not keep it.
+    pub(crate) fn downgrade(&self) -> WeakStore {
+        WeakStore(Arc::downgrade(&self.inside))
+    }
+
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
         &self.inside.backend
+    }
+
+    pub(crate) fn registered(&self) -> &Arc<BTreeSet<String>> {
+        &self.inside.registered
     }
 
     /// Makes a writer for a new session. Nothing is stored before its first append.
@@ -196,7 +220,7 @@ impl SessionStore {
             transcript,
             Keys::default(),
         );
-        let writer = SessionWriter::pending(self.inside.backend.clone(), parts);
+        let writer = SessionWriter::pending(parts);
         self.note_tail(&writer);
         Ok(writer)
     }
@@ -207,44 +231,64 @@ impl SessionStore {
     /// # Errors
     /// [`OpenError`]: not found, locked, damaged, unsupported, full.
     pub async fn load(&self, id: &SessionId) -> Result<Loaded, OpenError> {
-        let mut claim = match self.inside.backend.claim(id).await {
-            Ok(writer) => writer,
-            Err(error) => return Err(self.not_claimed(id, error)),
-        };
-        let scan = self.scan(id, self.transcript()).await?;
+        match self.inside.backend.claim(id).await {
+            Ok(claim) => self.go_on_with(id, claim).await,
+            Err(error) => Err(self.not_claimed(id, error)),
+        }
+    }
+
+    /// Opens a session as [`load`](Self::load) does, also when another writer has it: that one is
+    /// fenced, and what it appends from here on is neither stored nor acknowledged.
+    ///
+    /// # Errors
+    /// [`OpenError`]; it is locked only while another take-over is under way.
+    pub async fn take_over(&self, id: &SessionId) -> Result<Loaded, OpenError> {
+        match self.inside.backend.take_over(id).await {
+            Ok(claim) => self.go_on_with(id, claim).await,
+            Err(error) => Err(self.not_claimed(id, error)),
+        }
+    }
+
+    pub(crate) async fn go_on_with(
+        &self,
+        id: &SessionId,
+        mut claim: Box<dyn Writer>,
+    ) -> Result<Loaded, OpenError> {
+        let scan = self.restore(id, None, true).await?;
         if let Some(damage) = scan.damage.into_iter().next() {
-            return Err(ReadError::Corrupt {
-                id: id.clone(),
-                damage,
-            }
-            .into());
+            let id = id.clone();
+            return Err(ReadError::Corrupt { id, damage }.into());
         }
         if let Some(reason) = scan.unsupported {
-            return Err(ReadError::Unsupported {
-                id: id.clone(),
-                reason,
-            }
-            .into());
+            let id = id.clone();
+            return Err(ReadError::Unsupported { id, reason }.into());
         }
         let end = LogEnd {
             next: scan.next,
             torn: scan.torn,
         };
-        let recovered = claim
+        let begun = claim
             .begin(end)
             .await
             .map_err(|error| not_begun(id, error))?;
-        let encoder = Encoder::new(scan.chain);
-        let transcript = scan.state;
-        let events = closers(&transcript).map_err(|e| OpenError::Recovery {
+        let mut encoder = Encoder::new(scan.chain);
+        if let Some(line) = &begun.header_line {
+            encoder.header(line);
+        }
+        let events = closers(&scan.state).map_err(|e| OpenError::Recovery {
             id: id.clone(),
             source: AppendError::Event(e),
         })?;
         let closed = events.len();
-        let last_seq = transcript.next_seq().checked_sub(1);
-        let mut parts = self.parts(scan.header.header, encoder, transcript, scan.keys);
+        let last_seq = scan.state.next_seq().checked_sub(1);
+        let mut parts = self.parts(scan.header.header, encoder, scan.state, scan.keys);
         parts.durable_seq = self.stat(id).await?.acknowledged.min(last_seq);
-        parts.recovered = recovered;
+        parts.recovered = begun.recovered;
+        parts.checkpoints = Checkpoints {
+            chain_from: scan.chain_from,
+            since: scan.read_bytes,
+            size: 0,
+        };
         let writer = SessionWriter::open(claim, parts);
         if !events.is_empty() {
             let expected = writer.next_seq().await;
@@ -264,6 +308,7 @@ impl SessionStore {
                 });
             }
         }
+        writer.note_checkpoint().await;
         self.note_tail(&writer);
         Ok(Loaded { writer, closed })
     }
@@ -275,25 +320,24 @@ impl SessionStore {
     pub async fn inspect(&self, id: &SessionId) -> Result<Inspected, ReadError> {
         let stat = self.stat(id).await?;
         let scan = self.scan(id, View::over(self.transcript())).await?;
-        let mut view = scan.state;
-        let mut unstored = 0;
-        if stat.writer.is_none() && scan.damage.is_empty() && scan.unsupported.is_none() {
-            // The same events that opening would append: readers and writers see one history.
-            for event in closers(view.transcript()).unwrap_or_default() {
-                if view.apply(&event).is_ok() {
-                    unstored += 1;
-                }
-            }
-        }
-        Ok(Inspected {
-            header: scan.header.header,
-            view,
-            unstored,
-            stat,
-            damage: scan.damage,
-            torn: scan.torn,
-            unsupported: scan.unsupported,
-        })
+        Ok(inspected(stat, scan))
+    }
+
+    /// Shows a session as [`inspect`](Self::inspect) does, turn by turn and in memory that does not
+    /// grow with the log: `show` is given each turn once the next one has begun. The view has the
+    /// newest turn alone.
+    ///
+    /// # Errors
+    /// [`ReadError`]: not found, or a header that cannot be read.
+    pub async fn inspect_turns(
+        &self,
+        id: &SessionId,
+        show: impl FnMut(Turn) + Send,
+    ) -> Result<Inspected, ReadError> {
+        let stat = self.stat(id).await?;
+        let view = View::over(self.transcript());
+        let scan = self.scan(id, OneByOne { view, show }).await?;
+        Ok(inspected(stat, scan.map(|shown| shown.view)))
     }
 
     /// Reads raw lines from a position.
@@ -314,13 +358,21 @@ impl SessionStore {
             end,
             ..
         } = page;
-        if entries.len() > limit {
+        entries.retain(|entry| !matches!(entry, Entry::Header(_)));
+        if let Some(first_out) = entries.get(limit) {
             // Where the first entry left out begins. After damage that is not the next number.
-            let seq = entries.get(limit).map_or(from.seq, entry_seq);
+            let next = match first_out {
+                Entry::Line(line, place) => ReadPos {
+                    seq: line.event.seq,
+                    hint: Some(place.at).filter(|at| *at > 0),
+                },
+                Entry::Damage(damage) => ReadPos::at(damage.seq),
+                Entry::Header(_) => next,
+            };
             entries.truncate(limit);
             return Ok(RawPage {
                 entries,
-                next: Some(ReadPos::at(seq)),
+                next: Some(next),
             });
         }
         Ok(RawPage {
@@ -360,28 +412,6 @@ impl SessionStore {
         stat.ok_or_else(|| self.not_found(id))
     }
 
-    /// Lists sessions, newest activity first. A damaged session is a row with a status.
-    ///
-    /// # Errors
-    /// [`ListError`].
-    pub async fn list(
-        &self,
-        filter: &ListFilter,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<ListPage, ListError> {
-        list::list(self, &self.inside.facts, filter, cursor, limit).await
-    }
-
-    /// Returns the row that lists show of one session.
-    ///
-    /// # Errors
-    /// [`ReadError`].
-    pub async fn summary(&self, id: &SessionId) -> Result<SessionSummary, ReadError> {
-        let stat = self.stat(id).await?;
-        Ok(list::row(self, &self.inside.facts, id, stat).await?)
-    }
-
     /// Returns all ids, in no order.
     ///
     /// # Errors
@@ -395,8 +425,12 @@ impl SessionStore {
     /// # Errors
     /// [`DeleteError`]: not found, or being written.
     pub async fn delete(&self, id: &SessionId) -> Result<(), DeleteError> {
-        let deleted = self.inside.backend.delete(id).await;
-        self.inside.facts.forget(id);
+        let mut deleted = self.inside.backend.delete(id).await;
+        if matches!(deleted, Ok(()) | Err(ClaimError::NotFound)) {
+            // One whose files are gone is known by its row alone.
+            let known = self.inside.lists.forget(id).await;
+            deleted = deleted.or_else(|error| if known { Ok(()) } else { Err(error) });
+        }
         deleted.map_err(|error| match error {
             ClaimError::Locked { holder } => DeleteError::Locked {
                 id: id.clone(),
@@ -477,39 +511,6 @@ impl SessionStore {
         verify::verify(self, id).await
     }
 
-    /// Rebuilds the request of a step from the log alone.
-    ///
-    /// # Errors
-    /// [`ReadError`]; the inner result says when the session has no such step.
-    pub async fn request_of_step(
-        &self,
-        id: &SessionId,
-        step: u64,
-    ) -> Result<Option<Result<RebuiltRequest, RequestError>>, ReadError> {
-        let mut before: Option<Result<Request, RequestError>> = None;
-        let mut found = None;
-        let mut transcript = self.transcript();
-        self.each_event(id, |line| {
-            if line.event.kind == types::STEP_START
-                && let Ok(threadline_session::Payload::StepStart(start)) = line.event.payload()
-                && start.step == step
-            {
-                before = Some(Request::build(&transcript).map(|(request, _)| request));
-                found = Some((line.event.seq, start));
-                return false;
-            }
-            transcript.apply(&line.event).is_ok()
-        })
-        .await?;
-        Ok(before.zip(found).map(|(request, (seq, start))| {
-            request.map(|request| RebuiltRequest {
-                request,
-                seq,
-                start,
-            })
-        }))
-    }
-
     /// Calls `f` for each valid line in order until it returns false or the log ends.
     ///
     /// # Errors
@@ -525,8 +526,8 @@ impl SessionStore {
             let page = self.inside.backend.page(id, pos, PAGE_BYTES).await?;
             for entry in &page.entries {
                 match entry {
-                    Entry::Line(line) if !f(line) => return Ok(()),
-                    Entry::Line(_) => {}
+                    Entry::Line(line, _) if !f(line) => return Ok(()),
+                    Entry::Line(..) | Entry::Header(_) => {}
                     Entry::Damage(damage) => {
                         let damage = damage.clone();
                         return Err(ReadError::Corrupt {
@@ -580,10 +581,12 @@ impl SessionStore {
             durability: options.durability,
             clock: options.clock.clone(),
             recovered: None,
+            store: self.clone(),
+            checkpoints: Checkpoints::default(),
         }
     }
 
-    fn not_found(&self, id: &SessionId) -> ReadError {
+    pub(crate) fn not_found(&self, id: &SessionId) -> ReadError {
         ReadError::NotFound {
             id: id.clone(),
             store: self.address(),
@@ -606,21 +609,49 @@ impl SessionStore {
     }
 }
 
-/// A step's request, rebuilt.
-#[derive(Debug, Clone)]
-pub struct RebuiltRequest {
-    /// The request.
-    pub request: Request,
-    /// The `step/start` event.
-    pub seq: u64,
-    /// What the log recorded of it.
-    pub start: threadline_session::payload::StepStart,
+/// A read model that gives its turns away.
+struct OneByOne<F> {
+    view: View,
+    show: F,
 }
 
-fn entry_seq(entry: &Entry) -> u64 {
-    match entry {
-        Entry::Line(line) => line.event.seq,
-        Entry::Damage(damage) => damage.seq,
+impl<F: FnMut(Turn) + Send> Fold for OneByOne<F> {
+    fn fold(&mut self, event: &Event, place: Place) -> Result<(), ApplyError> {
+        self.view.apply_at(event, place)?;
+        if self.view.turns().len() > 1 {
+            self.view.take_turns().into_iter().for_each(&mut self.show);
+        }
+        Ok(())
+    }
+
+    fn transcript(&self) -> &Transcript {
+        self.view.transcript()
+    }
+
+    fn transcript_mut(&mut self) -> &mut Transcript {
+        self.view.transcript_mut()
+    }
+}
+
+fn inspected(stat: Stat, scan: Scan<View>) -> Inspected {
+    let mut view = scan.state;
+    let mut unstored = 0;
+    if stat.writer.is_none() && scan.damage.is_empty() && scan.unsupported.is_none() {
+        // The same events that opening would append: readers and writers see one history.
+        for event in closers(view.transcript()).unwrap_or_default() {
+            if view.apply(&event).is_ok() {
+                unstored += 1;
+            }
+        }
+    }
+    Inspected {
+        header: scan.header.header,
+        view,
+        unstored,
+        stat,
+        damage: scan.damage,
+        torn: scan.torn,
+        unsupported: scan.unsupported,
     }
 }
 
@@ -664,32 +695,4 @@ fn check_patch(patch: &SummaryPatch) -> Result<(), UpdateError> {
         }
     }
     Ok(())
-}
-
-/// Returns the facts of a log together with why it cannot be used in full.
-pub(crate) struct ScanFacts {
-    pub(crate) facts: Facts,
-    pub(crate) status: threadline_session::Status,
-    pub(crate) model: Option<threadline_session::payload::ModelRef>,
-    pub(crate) damage: Option<Damage>,
-    pub(crate) unsupported: Option<String>,
-}
-
-impl SessionStore {
-    pub(crate) async fn scan_facts(&self, id: &SessionId) -> Result<ScanFacts, ReadError> {
-        let scan = self.scan(id, self.transcript()).await?;
-        let transcript = &scan.state;
-        Ok(ScanFacts {
-            facts: transcript.facts().clone(),
-            status: transcript.status(),
-            model: transcript
-                .context()
-                .map(|c| threadline_session::payload::ModelRef {
-                    provider: c.provider.clone(),
-                    name: c.model.clone(),
-                }),
-            damage: scan.damage.into_iter().next(),
-            unsupported: scan.unsupported,
-        })
-    }
 }

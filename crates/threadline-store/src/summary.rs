@@ -1,5 +1,7 @@
 //! What lists show of a session.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use threadline_session::{
     Parent, SessionId, Status,
@@ -65,6 +67,8 @@ pub enum SessionStatus {
     Damaged,
     /// The log is of a version that this program cannot continue.
     Unsupported,
+    /// The session was there and its files are gone, without having been deleted here.
+    Missing,
 }
 
 impl SessionStatus {
@@ -81,25 +85,25 @@ impl SessionStatus {
 }
 
 /// Why a session cannot be used in full.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryError {
-    /// `damaged`, `unsupported` or `unreadable`.
-    pub code: &'static str,
+    /// `damaged`, `unsupported`, `unreadable` or `missing`.
+    pub code: Cow<'static, str>,
     /// One sentence.
     pub message: String,
     /// File of the damage.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Byte offset of the damage.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// Sequence number of the damage.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
 }
 
 /// A row of a list.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSummary {
     /// The session.

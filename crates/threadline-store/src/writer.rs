@@ -8,8 +8,9 @@ use std::{
 };
 
 use threadline_session::{
-    ApplyError, Event, EventError, Facts, Header, Payload, SessionId, Transcript,
-    codec::{EncodeError, Encoder},
+    ApplyError, Event, EventError, Facts, Header, Payload, Place, SessionId, Transcript,
+    codec::{EncodeError, Encoded, Encoder},
+    types,
 };
 use tokio::{
     sync::{Mutex, watch},
@@ -17,8 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    AppendError, Backend, ClaimError, Durability, Recovered, WriteError, Writer, error_chain,
-    limits::REMEMBERED_KEYS, store::Clock,
+    AppendError, ClaimError, Durability, NewLog, ReadPos, Recovered, SessionStore, WriteError,
+    Writer, error_chain, kept::Kept, limits::REMEMBERED_KEYS, store::Clock,
 };
 
 /// How an append is done.
@@ -55,7 +56,6 @@ pub struct Appended {
 enum State {
     /// Nothing is stored yet; the first append creates the session.
     Pending {
-        backend: Arc<dyn Backend>,
         header: Box<Header>,
     },
     Open(Box<dyn Writer>),
@@ -63,7 +63,7 @@ enum State {
 }
 
 /// Keys of batches already stored, newest last.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Keys(VecDeque<(String, u64)>);
 
 impl Keys {
@@ -74,7 +74,15 @@ impl Keys {
         self.0.push_back((key.to_owned(), last_seq));
     }
 
-    fn find(&self, key: &str) -> Option<u64> {
+    pub(crate) fn to_vec(&self) -> Vec<(String, u64)> {
+        self.0.iter().cloned().collect()
+    }
+
+    pub(crate) fn from_vec(keys: Vec<(String, u64)>) -> Self {
+        Self(keys.into())
+    }
+
+    pub(crate) fn find(&self, key: &str) -> Option<u64> {
         self.0
             .iter()
             .rev()
@@ -85,13 +93,33 @@ impl Keys {
 
 struct Inner {
     id: SessionId,
+    store: SessionStore,
     state: State,
     encoder: Encoder,
     transcript: Transcript,
     durable_seq: Option<u64>,
     keys: Keys,
     durability: Durability,
+    checkpoints: Checkpoints,
+    /// Whether lists were told that the session changes.
+    told: bool,
 }
+
+/// When the next checkpoint is due.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    /// Where the lines begin that the chain's next value covers.
+    pub(crate) chain_from: ReadPos,
+    /// Bytes of log since the last one.
+    pub(crate) since: u64,
+    /// Size of the last one.
+    pub(crate) size: u64,
+}
+
+/// A checkpoint costs at most an eighth of the log that it spares reading.
+const WORTH: u64 = 8;
+/// In the middle of a turn, whose end makes a better one, a checkpoint is put off by this factor.
+const MID_TURN: u64 = 4;
 
 /// What a follower in this process watches.
 pub(crate) type Tail = watch::Sender<u64>;
@@ -126,12 +154,14 @@ pub(crate) struct Parts {
     pub(crate) durability: Durability,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) recovered: Option<Recovered>,
+    pub(crate) store: SessionStore,
+    pub(crate) checkpoints: Checkpoints,
 }
 
 impl SessionWriter {
-    pub(crate) fn pending(backend: Arc<dyn Backend>, parts: Parts) -> Self {
+    pub(crate) fn pending(parts: Parts) -> Self {
         let header = Box::new(parts.header.clone());
-        Self::new(State::Pending { backend, header }, parts)
+        Self::new(State::Pending { header }, parts)
     }
 
     pub(crate) fn open(writer: Box<dyn Writer>, parts: Parts) -> Self {
@@ -144,12 +174,15 @@ impl SessionWriter {
         let id = parts.header.id.clone();
         let inner = Inner {
             id: id.clone(),
+            store: parts.store,
             state,
             encoder: parts.encoder,
             transcript: parts.transcript,
             durable_seq: parts.durable_seq,
             keys: parts.keys,
             durability: parts.durability,
+            checkpoints: parts.checkpoints,
+            told: false,
         };
         Self {
             id,
@@ -287,6 +320,12 @@ impl SessionWriter {
         .await
     }
 
+    /// Keeps a checkpoint now if opening has read so much that the next one should not.
+    pub(crate) async fn note_checkpoint(&self) {
+        let mut inner = self.inner.clone().lock_owned().await;
+        inner.checkpoint(0).await;
+    }
+
     /// Brings everything appended so far to stable storage.
     ///
     /// # Errors
@@ -294,6 +333,9 @@ impl SessionWriter {
     pub async fn flush(&self) -> Result<Option<u64>, AppendError> {
         let mut inner = self.inner.clone().lock_owned().await;
         uninterrupted(async move {
+            if let State::Dead(error) = &inner.state {
+                return Err(error.clone());
+            }
             let last = inner.transcript.next_seq().checked_sub(1);
             if inner.durable_seq != last {
                 let outcome = match &mut inner.state {
@@ -364,15 +406,10 @@ impl Inner {
         }
         let expected = self.transcript.next_seq();
         // What is accepted must always load again.
-        let payloads = self.transcript.check(events).map_err(|error| match error {
-            ApplyError::OutOfOrder { expected, found } => {
-                AppendError::Invalid(EncodeError::Gap { expected, found })
-            }
-            error => AppendError::Unloadable(error),
-        })?;
+        let payloads = self.check(events).await?;
         let mut encoder = self.encoder.clone();
         let header_line = match &self.state {
-            State::Pending { header, .. } => {
+            State::Pending { header } => {
                 let line = header.encode().map_err(|e| AppendError::Poisoned {
                     reason: e.to_string(),
                 })?;
@@ -388,17 +425,26 @@ impl Inner {
             Durability::Event => true,
             Durability::Os => false,
         };
-        let synced = self
-            .write(header_line, encoded.bytes, last_seq, sync)
-            .await?;
+        if !std::mem::replace(&mut self.told, true) && matches!(self.state, State::Open(_)) {
+            self.store.touched(&self.id).await;
+        }
+        let header_bytes = header_line.as_ref().map_or(0, Vec::len) as u64;
+        let Encoded { bytes, ends } = encoded;
+        let (start, synced) = self.write(header_line, bytes, last_seq, sync).await?;
         self.encoder = encoder;
-        self.transcript.apply_checked(events, payloads);
+        let places = places(start, &ends);
+        self.transcript.apply_checked(events, payloads, &places);
         if synced {
             self.durable_seq = Some(last_seq);
         }
         if let Some(key) = &options.key {
             self.keys.note(key, last_seq);
         }
+        if events.iter().any(|event| event.kind == types::HISTORY_HEAD) {
+            self.fill().await?;
+        }
+        self.count(header_bytes, events, &places);
+        self.checkpoint(WORTH).await;
         Ok(Appended {
             last_seq,
             durable_seq: self.durable_seq,
@@ -406,26 +452,113 @@ impl Inner {
         })
     }
 
-    /// Hands the bytes down. Returns whether they are on stable storage.
+    async fn check(&mut self, events: &[Event]) -> Result<Vec<Payload>, AppendError> {
+        let mut checked = self.transcript.check(events);
+        if let Err(ApplyError::Past { target, .. }) = checked {
+            let past = self.store.surface_at(&self.id, target).await;
+            self.transcript
+                .supply_past(past.map_err(|error| AppendError::Past {
+                    target,
+                    reason: error_chain(&error),
+                })?);
+            checked = self.transcript.check(events);
+        }
+        checked.map_err(|error| match error {
+            ApplyError::OutOfOrder { expected, found } => {
+                AppendError::Invalid(EncodeError::Gap { expected, found })
+            }
+            error => AppendError::Unloadable(error),
+        })
+    }
+
+    /// Reads the content of items that a head has brought back.
+    async fn fill(&mut self) -> Result<(), AppendError> {
+        let missing = self.transcript.missing();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let filled = self.store.fill(&self.id, &mut self.transcript, &missing);
+        let reason = match filled.await {
+            Ok(None) => return Ok(()),
+            Ok(Some(damage)) => damage.to_string(),
+            Err(error) => error_chain(&error),
+        };
+        // The event is stored, and who opens the session next is told of the damage.
+        let error = AppendError::Poisoned { reason };
+        self.state = State::Dead(error.clone());
+        Err(error)
+    }
+
+    fn count(&mut self, header_bytes: u64, events: &[Event], places: &[Place]) {
+        self.checkpoints.since += header_bytes;
+        for (event, place) in events.iter().zip(places) {
+            self.checkpoints.since += u64::from(place.len);
+            if event.kind == types::TURN_END {
+                self.checkpoints.chain_from = ReadPos {
+                    seq: event.seq + 1,
+                    hint: Some(place.at + u64::from(place.len)),
+                };
+            }
+        }
+    }
+
+    /// Keeps a checkpoint if so much was written that reading it would cost `worth` times as much.
+    async fn checkpoint(&mut self, worth: u64) {
+        let mut due = self
+            .store
+            .backend()
+            .checkpoint_every()
+            .max(worth * self.checkpoints.size);
+        if self.transcript.open_turn().is_some() {
+            due = due.saturating_mul(MID_TURN);
+        }
+        if self.checkpoints.since < due {
+            return;
+        }
+        let State::Open(writer) = &mut self.state else {
+            return;
+        };
+        let state = Kept::encode(
+            self.encoder.chain().last(),
+            self.checkpoints.chain_from,
+            &self.keys,
+            &self.transcript,
+        );
+        if let Err(error) = writer.put_checkpoint(&state).await {
+            // Opening will read more of the log, and say the same.
+            tracing::warn!(id = %self.id, %error, "a checkpoint could not be kept");
+        }
+        self.checkpoints.since = 0;
+        self.checkpoints.size = state.len() as u64;
+    }
+
+    /// Hands the bytes down. Returns where they begin, and whether they are on stable storage.
     async fn write(
         &mut self,
         header_line: Option<Vec<u8>>,
         batch: Vec<u8>,
         last_seq: u64,
         sync: bool,
-    ) -> Result<bool, AppendError> {
+    ) -> Result<(u64, bool), AppendError> {
         let error = match (&mut self.state, header_line) {
-            (State::Pending { backend, .. }, Some(line)) => {
-                match backend.create(&self.id, &line, &batch, last_seq).await {
+            (State::Pending { .. }, Some(header_line)) => {
+                let start = header_line.len() as u64;
+                let new = NewLog {
+                    header_line,
+                    batch,
+                    last_seq: Some(last_seq),
+                    parent: None,
+                };
+                match self.store.backend().create(&self.id, new).await {
                     Ok(writer) => {
                         self.state = State::Open(writer);
-                        return Ok(true);
+                        return Ok((start, true));
                     }
                     Err(error) => return Err(self.not_created(error)),
                 }
             }
             (State::Open(writer), _) => match writer.append(batch, last_seq, sync).await {
-                Ok(()) => return Ok(sync),
+                Ok(start) => return Ok((start, sync)),
                 Err(error) => error,
             },
             (State::Pending { .. }, None) => WriteError::Poisoned {
@@ -463,4 +596,18 @@ impl Inner {
         self.state = State::Dead(error.clone());
         error
     }
+}
+
+fn places(start: u64, ends: &[usize]) -> Vec<Place> {
+    let mut from = 0;
+    ends.iter()
+        .map(|end| {
+            let place = Place {
+                at: start + from as u64,
+                len: u32::try_from(end - from).unwrap_or(u32::MAX),
+            };
+            from = *end;
+            place
+        })
+        .collect()
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use threadline_store::{Backend, MemoryBackend, contract::Fixture};
+use threadline_store::{
+    Backend, MemoryBackend,
+    contract::{self, Fixture},
+};
 
 async fn make() -> Fixture {
     let memory = MemoryBackend::new();
@@ -13,5 +16,22 @@ threadline_store::contract_tests!(make);
 
 #[tokio::test]
 async fn the_cases_can_be_run_as_one() {
-    threadline_store::contract::run_all(make).await;
+    contract::run_all(make).await;
+}
+
+#[tokio::test]
+async fn a_session_whose_files_are_gone_is_missing() {
+    contract::listing::a_session_whose_files_are_gone_is_missing(make().await).await;
+}
+
+/// The same with a checkpoint whenever one could be due, so that each opening starts from one.
+mod with_checkpoints {
+    use super::{Arc, Backend, Fixture, MemoryBackend};
+
+    async fn make() -> Fixture {
+        let memory = MemoryBackend::new().with_checkpoints_every(1);
+        Fixture::new(move || Arc::new(memory.clone()) as Arc<dyn Backend>)
+    }
+
+    threadline_store::contract_tests!(make);
 }

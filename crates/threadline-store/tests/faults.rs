@@ -9,11 +9,13 @@ use std::{
 use async_trait::async_trait;
 use threadline_session::{Header, OsPath, SessionId};
 use threadline_store::{
-    AppendError, AppendOptions, Backend, BackendError, ClaimError, Damage, Entry, Finding,
-    Followed, HeaderReadError, ListFilter, LogEnd, MemoryBackend, OpenError, Page, ReadError,
-    ReadPos, Recovered, SessionStatus, SessionStore, SessionWriter, Stat, StoreOptions,
-    StoredHeader, UserSummary, WriteError, Writer,
-    contract::script::{cut_in_a_tool, vendor, whole_turn},
+    AppendError, AppendOptions, Backend, BackendError, Begun, ClaimError, Damage, Entry, Finding,
+    Followed, ListFilter, LogEnd, MemoryBackend, NewLog, OpenError, Page, ReadError, ReadPos,
+    SessionStatus, SessionStore, SessionWriter, StoreOptions, WriteError, Writer,
+    contract::{
+        Wrapped,
+        script::{cut_in_a_tool, vendor, whole_turn},
+    },
 };
 
 #[derive(Default)]
@@ -45,26 +47,22 @@ impl Faulty {
 }
 
 #[async_trait]
-impl Backend for Faulty {
-    fn address(&self) -> String {
-        "faulty:".into()
-    }
-
-    async fn header(&self, id: &SessionId) -> Result<Option<StoredHeader>, HeaderReadError> {
-        self.inner.header(id).await
+impl Wrapped for Faulty {
+    fn inner(&self) -> &dyn Backend {
+        &self.inner
     }
 
     async fn page(&self, id: &SessionId, from: ReadPos, max: usize) -> Result<Page, BackendError> {
         let mut page = self.inner.page(id, from, max).await?;
         let faults = self.faults.lock().unwrap();
         for entry in &mut page.entries {
-            if let Entry::Line(line) = entry
+            if let Entry::Line(line, place) = entry
                 && faults.damaged.contains(&line.event.seq)
             {
                 *entry = Entry::Damage(Damage {
                     file: "log.jsonl".into(),
                     offset: 1000 + line.event.seq,
-                    bytes: line.raw.len() as u64 + 1,
+                    bytes: u64::from(place.len),
                     seq: line.event.seq,
                     reason: "the checksum does not match the line's bytes".into(),
                 });
@@ -73,58 +71,31 @@ impl Backend for Faulty {
         Ok(page)
     }
 
-    async fn stat(&self, id: &SessionId) -> Result<Option<Stat>, BackendError> {
-        self.inner.stat(id).await
-    }
-
-    async fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
-        self.inner.ids().await
-    }
-
-    async fn create(
-        &self,
-        id: &SessionId,
-        header: &[u8],
-        batch: &[u8],
-        last_seq: u64,
-    ) -> Result<Box<dyn Writer>, ClaimError> {
-        Ok(self.wrap(self.inner.create(id, header, batch, last_seq).await?))
+    async fn create(&self, id: &SessionId, new: NewLog) -> Result<Box<dyn Writer>, ClaimError> {
+        Ok(self.wrap(self.inner.create(id, new).await?))
     }
 
     async fn claim(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
         Ok(self.wrap(self.inner.claim(id).await?))
     }
-
-    async fn summary(&self, id: &SessionId) -> Result<UserSummary, BackendError> {
-        self.inner.summary(id).await
-    }
-
-    async fn put_summary(
-        &self,
-        id: &SessionId,
-        expected: u64,
-        summary: &UserSummary,
-    ) -> Result<Result<(), UserSummary>, BackendError> {
-        self.inner.put_summary(id, expected, summary).await
-    }
-
-    async fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
-        self.inner.delete(id).await
-    }
 }
 
 #[async_trait]
 impl Writer for FaultyWriter {
-    async fn begin(&mut self, end: LogEnd) -> Result<Option<Recovered>, WriteError> {
+    async fn begin(&mut self, end: LogEnd) -> Result<Begun, WriteError> {
         self.inner.begin(end).await
     }
 
-    async fn append(&mut self, batch: Vec<u8>, last: u64, sync: bool) -> Result<(), WriteError> {
+    async fn append(&mut self, batch: Vec<u8>, last: u64, sync: bool) -> Result<u64, WriteError> {
         let fault = self.faults.lock().unwrap().writes.pop_front();
         match fault {
             Some(error) => Err(error),
             None => self.inner.append(batch, last, sync).await,
         }
+    }
+
+    async fn put_checkpoint(&mut self, state: &[u8]) -> Result<(), BackendError> {
+        self.inner.put_checkpoint(state).await
     }
 
     async fn sync(&mut self) -> Result<(), WriteError> {
@@ -202,8 +173,9 @@ async fn pages_go_on_behind_damage_whatever_their_size() {
             let page = rig.store.read(&rig.id, from, limit).await.unwrap();
             pos = page.next;
             seqs.extend(page.entries.iter().map(|entry| match entry {
-                Entry::Line(line) => line.event.seq,
+                Entry::Line(line, _) => line.event.seq,
                 Entry::Damage(damage) => damage.seq,
+                Entry::Header(_) => panic!("a header among the events"),
             }));
             assert!(
                 seqs.len() <= 14,

@@ -16,7 +16,8 @@ export type SessionStatus =
   | "waiting"
   | "interrupted"
   | "damaged"
-  | "unsupported";
+  | "unsupported"
+  | "missing";
 
 export interface Usage {
   inputTokens: number;

@@ -38,6 +38,7 @@ const statusText: Record<string, string> = {
   waiting: "Needs approval",
   interrupted: "Interrupted",
   damaged: "Damaged",
+  missing: "Missing",
   unsupported: "Unsupported",
   completed: "Completed",
   cancelled: "Stopped",

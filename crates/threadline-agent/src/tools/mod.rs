@@ -15,7 +15,7 @@ mod paths;
 mod process;
 mod read;
 mod shell;
-mod text;
+pub(crate) mod text;
 mod walk;
 mod write;
 
@@ -58,7 +58,8 @@ pub enum Effect {
 /// What a tool gives back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// What the model is told.
+    /// All of it. Of a text that is too long for the model the run keeps the whole as a blob and
+    /// shows its start and its end.
     pub content: Vec<ContentPart>,
     /// How it ended.
     pub outcome: Outcome,

@@ -21,7 +21,7 @@ use super::process::{self, Running};
 use super::text::{Decoder, HeadTail, harmless, show};
 use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput};
 use crate::limits::{
-    COMMAND_BYTES, DRAIN_TIME, LIVE_BYTES, NOTE_BYTES, PIPE_BYTES, RESULT_BYTES,
+    COMMAND_BYTES, DRAIN_TIME, LIVE_BYTES, NOTE_BYTES, OUTPUT_BYTES, PIPE_BYTES,
     SHELL_TIMEOUT_DEFAULT, SHELL_TIMEOUT_MAX,
 };
 use crate::policy::safe_words;
@@ -237,9 +237,9 @@ struct Capture {
 
 impl Capture {
     fn new(live: Option<mpsc::Sender<(OutputStream, String)>>) -> Self {
-        // The halves, the note between them and the note at the end fit into a result.
+        // The halves, the note between them and the note at the end fit into a blob.
         Self {
-            kept: HeadTail::new(RESULT_BYTES - NOTE_BYTES / 2, NOTE_BYTES / 2),
+            kept: HeadTail::new(OUTPUT_BYTES - NOTE_BYTES / 2, NOTE_BYTES / 2),
             stdout: Decoder::default(),
             stderr: Decoder::default(),
             live,

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::limits::OUTPUT_PIECE_BYTES;
+
 /// Returns the longest start of `text` that has at most `most` bytes.
 pub(crate) fn head(text: &str, most: usize) -> &str {
     text.get(..text.floor_char_boundary(most)).unwrap_or(text)
@@ -97,49 +99,71 @@ impl Decoder {
     }
 }
 
-/// Keeps the start and the end of a text of any length in bounded memory.
+/// Keeps a text of any length in bounded memory: all of it up to a bound, and beyond that its start
+/// and its end.
 #[derive(Debug)]
 pub(crate) struct HeadTail {
+    /// The first bytes, up to `half`.
     head: String,
+    /// What follows them, in pieces of about `piece` bytes; of a longer text its end.
     tail: VecDeque<String>,
     tail_bytes: usize,
     total: u64,
     half: usize,
+    piece: usize,
     most: usize,
 }
 
 impl HeadTail {
     /// Makes one whose text never exceeds `most` bytes, the note of `note` bytes included.
     pub(crate) fn new(most: usize, note: usize) -> Self {
+        let half = most.saturating_sub(note) / 2;
         Self {
             head: String::new(),
             tail: VecDeque::new(),
             tail_bytes: 0,
             total: 0,
-            half: most.saturating_sub(note) / 2,
+            half,
+            piece: (half / 16).clamp(1, OUTPUT_PIECE_BYTES),
             most,
         }
     }
 
     /// Adds a piece.
-    pub(crate) fn push(&mut self, piece: &str) {
-        self.total = self.total.saturating_add(piece.len() as u64);
-        let mut rest = piece;
+    pub(crate) fn push(&mut self, text: &str) {
+        self.total = self.total.saturating_add(text.len() as u64);
+        let mut rest = text;
         if self.tail.is_empty() {
-            let start = head(rest, self.most - self.head.len().min(self.most));
+            let start = head(rest, self.half - self.head.len().min(self.half));
             self.head.push_str(start);
-            rest = rest.get(start.len()..).unwrap_or("");
+            rest = rest.get(start.len()..).unwrap_or_default();
         }
-        if rest.is_empty() {
-            return;
-        }
-        self.tail.push_back(rest.to_owned());
-        self.tail_bytes += rest.len();
-        while let Some(first) = self.tail.front() {
-            // The front goes only when the rest still fills the tail's half.
-            if self.tail_bytes - first.len() < self.half {
-                break;
+        // Not as they come: a command can print a byte at a time.
+        while !rest.is_empty() {
+            let room = match self.tail.back() {
+                Some(last) => self.piece.saturating_sub(last.len()),
+                None => 0,
+            };
+            let mut next = head(rest, room);
+            if next.is_empty() {
+                self.tail.push_back(String::new());
+                next = head(rest, self.piece.max(char::MAX.len_utf8()));
             }
+            if let Some(last) = self.tail.back_mut() {
+                last.push_str(next);
+            }
+            self.tail_bytes += next.len();
+            rest = rest.get(next.len()..).unwrap_or_default();
+            self.forget();
+        }
+    }
+
+    /// Lets go what is neither needed for the whole text nor for its end.
+    fn forget(&mut self) {
+        while self.head.len() + self.tail_bytes > self.most
+            && let Some(first) = self.tail.front()
+            && self.tail_bytes - first.len() >= self.half
+        {
             self.tail_bytes -= first.len();
             self.tail.pop_front();
         }
@@ -147,17 +171,17 @@ impl HeadTail {
 
     /// Returns everything when it fits, else the start, a note and the end.
     pub(crate) fn finish(self) -> String {
-        if self.total == self.head.len() as u64 {
-            return self.head;
+        let mut out = self.head;
+        if self.total <= self.most as u64 {
+            // Piece by piece, so that a long text is not held twice.
+            for piece in self.tail {
+                out.push_str(&piece);
+            }
+            return out;
         }
-        // Until here the head holds up to the full allowance, so its end may belong to the tail.
         let late: String = self.tail.into_iter().collect();
-        let all = self.head + &late;
-        let start = head(&all, self.half);
-        let end = tail(&all, self.half);
-        let cut = self.total - (start.len() + end.len()) as u64;
-        let mut out = String::with_capacity(self.most);
-        out.push_str(start);
+        let end = tail(&late, self.half);
+        let cut = self.total - (out.len() + end.len()) as u64;
         let _ = write!(
             out,
             "\n[... {cut} of {} bytes of output left out here ...]\n",
@@ -235,6 +259,12 @@ mod tests {
                 assert!(found.contains(&note), "{found}");
             }
         }
+        let mut kept = HeadTail::new(1 << 20, 80);
+        for _ in 0..3 << 20 {
+            kept.push("x");
+        }
+        let held: usize = kept.tail.iter().map(String::capacity).sum();
+        assert!(held <= 2 << 20 && kept.tail.len() <= 32, "{held}");
         let mut kept = HeadTail::new(100, 80);
         kept.push(&"\u{1f600}".repeat(40));
         let found = kept.finish();

@@ -187,7 +187,7 @@ async fn without_a_store_sessions_run_and_resuming_says_why_it_cannot() {
     let (run, _) = finish(&agents, None, "x").await;
     let session_id = run.session_id().clone();
     let error = agents
-        .resume(ResumeOptions { session_id })
+        .resume(ResumeOptions::new(session_id))
         .await
         .unwrap_err();
     assert_eq!(error.code(), "no_store");

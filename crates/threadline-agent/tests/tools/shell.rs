@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde_json::json;
-use threadline_agent::limits::{LIVE_BYTES, RESULT_BYTES};
+use threadline_agent::limits::{LIVE_BYTES, OUTPUT_BYTES};
 use threadline_agent::tools::{Shell, Tool as _, ToolContext};
 use threadline_session::payload::{Outcome, OutputStream, SandboxMode};
 use tokio::sync::mpsc;
@@ -105,14 +105,17 @@ async fn the_environment_is_an_allowlist_without_keys() {
 }
 
 #[tokio::test]
-async fn long_output_keeps_head_and_tail() {
+async fn long_output_is_given_whole_up_to_the_limit_and_beyond_it_with_head_and_tail() {
     let place = Place::writable();
-    for (bytes, cut) in [(30_000, false), (33_000, true), (3_000_000, true)] {
+    for (bytes, cut) in [(3_000_000, false), (OUTPUT_BYTES, true)] {
         let command = format!("echo begin; head -c {bytes} /dev/zero | tr '\\0' x; echo; echo end");
         let text = ok(&place, &command).await;
-        assert!(text.len() <= RESULT_BYTES, "{}", text.len());
+        assert!(text.len() <= OUTPUT_BYTES, "{}", text.len());
         assert!(text.starts_with("begin\nx") && text.ends_with("x\nend\n[exit code 0]"));
         assert_eq!(text.contains("bytes of output left out here"), cut);
+        if !cut {
+            assert_eq!(text.len(), bytes + "begin\n\nend\n[exit code 0]".len());
+        }
     }
 }
 

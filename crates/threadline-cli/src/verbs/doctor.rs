@@ -3,7 +3,7 @@
 //! The numbers I1 to I12 are the invariants of `docs/recovery.md`. Those that a look at one
 //! session can tell are told here; the others hold over time and are proved by the tests.
 
-use std::path::Path;
+mod files;
 
 use serde::Serialize;
 use threadline_session::SessionId;
@@ -11,8 +11,10 @@ use threadline_store::{
     Damage, Durability, Finding, Holder, Inspected, SessionStatus, SessionStore, Torn, VerifyReport,
 };
 
+use self::files::{FileReport, Known, State};
 use super::ls::status as status_word;
 use crate::{
+    address::Address,
     failure::{Exit, Failure, Outcome},
     mounts, sessions,
     settings::Settings,
@@ -31,7 +33,8 @@ struct Report {
 #[serde(rename_all = "camelCase")]
 struct StoreReport {
     address: String,
-    root: String,
+    /// Path of a store that is on this machine.
+    root: Option<String>,
     exists: bool,
     durability: Durability,
     file_system: Option<String>,
@@ -55,11 +58,14 @@ struct SessionReport {
     /// What opening it for writing would do, in order.
     recovery: Vec<String>,
     checks: Vec<Check>,
+    /// Of a session that is a folder, what lies in it.
+    files: Vec<FileReport>,
 }
 
 impl SessionReport {
     fn healthy(&self) -> bool {
         self.checks.iter().all(|check| check.ok)
+            && self.files.iter().all(|file| file.state != State::Wrong)
     }
 }
 
@@ -88,7 +94,7 @@ pub(crate) async fn doctor(
         }
     };
     let mut report = Report {
-        store: look_at_store(&settings.root, store),
+        store: look_at_store(&settings.address, store),
         sessions: Vec::new(),
     };
     let mut progress = Progress::new(ui, "Looking at", ids.len());
@@ -96,7 +102,8 @@ pub(crate) async fn doctor(
         progress.step();
         // Deleted since it was listed.
         if store.has(id).await? {
-            report.sessions.push(look_at_session(store, id).await?);
+            let session = look_at_session(&settings.address, store, id).await?;
+            report.sessions.push(session);
         }
     }
     progress.done();
@@ -122,9 +129,10 @@ pub(crate) async fn doctor(
     }
 }
 
-fn look_at_store(root: &Path, store: &SessionStore) -> StoreReport {
+fn look_at_store(address: &Address, store: &SessionStore) -> StoreReport {
     let mut warnings = Vec::new();
-    let mount = mounts::of(root);
+    let root = address.path();
+    let mount = root.map(mounts::of).unwrap_or_default();
     if let Some(kind) = &mount.kind {
         match kind.as_str() {
             "tmpfs" | "ramfs" => {
@@ -142,8 +150,8 @@ fn look_at_store(root: &Path, store: &SessionStore) -> StoreReport {
     }
     StoreReport {
         address: store.address(),
-        root: root.display().to_string(),
-        exists: root.is_dir(),
+        root: root.map(|root| root.display().to_string()),
+        exists: root.is_none_or(std::path::Path::exists),
         durability: store.durability(),
         file_system: mount.kind,
         free_bytes: mount.free_bytes,
@@ -151,7 +159,11 @@ fn look_at_store(root: &Path, store: &SessionStore) -> StoreReport {
     }
 }
 
-async fn look_at_session(store: &SessionStore, id: &SessionId) -> Outcome<SessionReport> {
+async fn look_at_session(
+    address: &Address,
+    store: &SessionStore,
+    id: &SessionId,
+) -> Outcome<SessionReport> {
     let row = store.summary(id).await?;
     let inspected = store.inspect(id).await;
     let verified = store.verify(id).await;
@@ -174,9 +186,27 @@ async fn look_at_session(store: &SessionStore, id: &SessionId) -> Outcome<Sessio
         unreadable,
         recovery: Vec::new(),
         checks: Vec::new(),
+        files: Vec::new(),
     };
+    if !report.damage.is_empty() {
+        // The row may be from before the damage.
+        report.status = SessionStatus::Damaged;
+    }
     report.recovery = recovery(&report, inspected.as_ref());
     report.checks = checks(&report, verified.as_ref());
+    if let Address::Jsonl(root) = address {
+        report.files = files::look(
+            root,
+            &Known {
+                id,
+                last_seq: report.events.checked_sub(1),
+                writer: report.writer.as_ref(),
+                torn: report.torn.as_ref(),
+                damage: &report.damage,
+                unstored: inspected.as_ref().map_or(0, |seen| seen.unstored),
+            },
+        );
+    }
     Ok(report)
 }
 
@@ -294,10 +324,10 @@ fn print_store(ui: Ui, store: &StoreReport) -> Outcome<()> {
         Durability::Event => "event: synced at every append",
         Durability::Os => "os: never synced",
     };
-    let root = if store.exists {
-        store.root.clone()
-    } else {
-        format!("{} (not there yet; the first run makes it)", store.root)
+    let root = match (&store.root, store.exists) {
+        (Some(root), true) => root.clone(),
+        (Some(root), false) => format!("{root} (not there yet; the first run makes it)"),
+        (None, _) => "on a server".into(),
     };
     for (name, value) in [
         ("store", store.address.as_str()),
@@ -342,6 +372,27 @@ fn print_session(ui: Ui, session: &SessionReport, full: bool) -> Outcome<()> {
                 ui.foreign(&check.says)
             ))?;
         }
+    }
+    for file in &session.files {
+        if full || file.state != State::Fine {
+            let word = match file.state {
+                State::Fine => ui.out(Tone::Good, "ok  "),
+                State::Left => ui.out(Tone::Warning, "left"),
+                State::Wrong => ui.out(Tone::Bad, "bad "),
+            };
+            ui.line(&format!(
+                "  {:<14} {word}  {} [{}]",
+                ui.foreign(&file.name),
+                ui.foreign(&file.says),
+                file.invariant
+            ))?;
+        }
+    }
+    if !session.damage.is_empty() {
+        let id = &session.id;
+        ui.line(&format!(
+            "  see what mending would keep: threadline repair {id} --dry-run"
+        ))?;
     }
     Ok(())
 }

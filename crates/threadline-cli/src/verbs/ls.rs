@@ -20,7 +20,7 @@ pub(crate) async fn ls(ui: Ui, store: &SessionStore, args: Ls) -> Outcome<Exit> 
     let filter = ListFilter {
         query: args.query,
         archived,
-        cwd: None,
+        ..ListFilter::default()
     };
     let mut rows = sessions::all(store, &filter).await?;
     let total = rows.len();
@@ -68,6 +68,7 @@ pub(crate) fn status(status: SessionStatus) -> (Tone, &'static str) {
         SessionStatus::Interrupted => (Tone::Warning, "interrupted"),
         SessionStatus::Damaged => (Tone::Bad, "damaged"),
         SessionStatus::Unsupported => (Tone::Bad, "unsupported"),
+        SessionStatus::Missing => (Tone::Bad, "missing"),
     }
 }
 

@@ -1,13 +1,23 @@
-//! The verbs that read and tidy. None of them creates a store.
+//! The verbs besides `run` and `serve`. Only `fork` and `copy` create anything.
 
+mod branch;
+mod copy;
 mod doctor;
+mod du;
 mod edit;
+mod gc;
 mod ls;
+mod repair;
 mod show;
 mod verify;
 
+pub(crate) use branch::{branch, fork, redo, rewind, take_over};
+pub(crate) use copy::copy;
 pub(crate) use doctor::doctor;
+pub(crate) use du::du;
 pub(crate) use edit::{archive, remove, rename};
+pub(crate) use gc::gc;
 pub(crate) use ls::ls;
+pub(crate) use repair::repair;
 pub(crate) use show::show;
 pub(crate) use verify::verify;

@@ -387,7 +387,8 @@ async fn raw(ui: Ui, store: &SessionStore, id: &SessionId) -> Outcome<Exit> {
         let page = store.read(id, from, usize::MAX).await?;
         for entry in page.entries {
             match entry {
-                Entry::Line(line) => ui.line(&String::from_utf8_lossy(&line.raw))?,
+                Entry::Header(_) => {}
+                Entry::Line(line, _) => ui.line(&String::from_utf8_lossy(&line.raw))?,
                 Entry::Damage(damage) => ui.warning(&format!(
                     "damaged: {} at byte {}, seq {}: {} ({} left out)",
                     damage.file,

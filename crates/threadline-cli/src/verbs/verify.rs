@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use threadline_agent::read_code;
-use threadline_session::{Payload, Request, SessionId, Transcript};
-use threadline_store::{Finding, ReadError, SessionStore, VerifyReport};
+use threadline_session::SessionId;
+use threadline_store::{
+    Finding, LOG_LOST, ReadError, RepairReport, SessionStore, Unequal, VerifyReport,
+};
 
 use crate::{
     args::Verify,
@@ -12,26 +14,13 @@ use crate::{
     ui::{Progress, Tone, Ui},
 };
 
-/// A step whose request cannot be rebuilt as it was sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Unequal {
-    seq: u64,
-    step: u64,
-}
-
-impl std::fmt::Display for Unequal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seq, step } = self;
-        write!(
-            f,
-            "seq {seq}: the log does not rebuild the request that step {step} sent"
-        )
-    }
-}
-
 struct Checked {
     report: VerifyReport,
     unequal: Vec<Unequal>,
+    /// Requests that cannot be rebuilt because a repair found events before them lost.
+    bereft: u64,
+    /// What `repair` would do.
+    mending: Option<RepairReport>,
 }
 
 /// Checks one session or all.
@@ -86,35 +75,47 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
 async fn check(store: &SessionStore, id: &SessionId) -> Result<Checked, ReadError> {
     let report = store.verify(id).await?;
     let unequal = if report.ok {
-        unequal(store, id).await?
+        store.unequal_requests(id).await?
     } else {
         Vec::new()
     };
-    Ok(Checked { report, unequal })
+    let mending = if report.ok {
+        None
+    } else {
+        // What cannot be mended has its findings all the same.
+        let mending = store.repair(id, true).await.ok();
+        mending.filter(|mending| mending.repaired)
+    };
+    let lost = first_loss(store, id, &unequal).await?;
+    let (bereft, unequal): (Vec<_>, Vec<_>) = unequal
+        .into_iter()
+        .partition(|unequal| lost.is_some_and(|lost| lost < unequal.seq));
+    Ok(Checked {
+        report,
+        unequal,
+        bereft: bereft.len() as u64,
+        mending,
+    })
 }
 
-/// Rebuilds the request of every step from the log and compares its fingerprint with the one that
-/// was recorded when it was sent.
-async fn unequal(store: &SessionStore, id: &SessionId) -> Result<Vec<Unequal>, ReadError> {
-    let mut transcript = Transcript::new();
-    let mut found = Vec::new();
-    store
-        .each_event(id, |line| {
-            if let Ok(Payload::StepStart(start)) = line.event.payload() {
-                let rebuilt = Request::build(&transcript)
-                    .ok()
-                    .and_then(|(request, _)| request.fingerprint().ok());
-                if rebuilt.is_none_or(|print| print.hash != start.request.fingerprint) {
-                    found.push(Unequal {
-                        seq: line.event.seq,
-                        step: start.step,
-                    });
+/// Returns the first event that stands for a lost one, if that is of interest.
+async fn first_loss(
+    store: &SessionStore,
+    id: &SessionId,
+    unequal: &[Unequal],
+) -> Result<Option<u64>, ReadError> {
+    let mut lost = None;
+    if !unequal.is_empty() {
+        store
+            .each_event(id, |line| {
+                if line.event.kind == LOG_LOST {
+                    lost = Some(line.event.seq);
                 }
-            }
-            transcript.apply(&line.event).is_ok()
-        })
-        .await?;
-    Ok(found)
+                lost.is_none()
+            })
+            .await?;
+    }
+    Ok(lost)
 }
 
 fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) -> Outcome<Value> {
@@ -151,6 +152,8 @@ fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) ->
         }));
     }
     value["findings"] = findings.into();
+    value["bereft"] = checked.bereft.into();
+    value["repair"] = serde_json::to_value(&checked.mending).map_err(internal)?;
     Ok(value)
 }
 
@@ -191,6 +194,22 @@ fn print(ui: Ui, checked: &Checked, ok: bool, head: bool) -> Outcome<()> {
     }
     for unequal in &checked.unequal {
         ui.line(&format!("  {unequal}"))?;
+    }
+    if checked.bereft > 0 {
+        ui.line(&format!(
+            "  note: {} cannot be rebuilt, because a repair found events before lost",
+            text::count(checked.bereft, "request", "requests")
+        ))?;
+    }
+    if let Some(mending) = &checked.mending {
+        let lost = mending.lost.iter();
+        let lost: u64 = lost.map(|lost| lost.to_seq - lost.from_seq + 1).sum();
+        ui.line(&format!(
+            "  run threadline repair {} to go on: it keeps {} of {}, and the old log beside",
+            report.id,
+            mending.kept,
+            text::count(mending.kept + lost, "event", "events"),
+        ))?;
     }
     if report.unverified > 0 {
         ui.line(&format!(

@@ -113,8 +113,20 @@ fn usage_errors_exit_2() {
             &["serve", "--provider", "offline", "--listen", "0.0.0.0:0"],
             "--token",
         ),
-        (&["--store", "sqlite:/x.db", "ls"], "not in this version"),
-        (&["--store", "postgres://h/db", "ls"], "not in this version"),
+        (
+            &["--store", "s3://bucket", "ls"],
+            "`jsonl:DIR` (or just a directory), `sqlite:FILE`, `postgres://USER@HOST/DATABASE`",
+        ),
+        (&["--store", "sqlite:", "ls"], "names no file"),
+        (&["--store", "postgres://", "ls"], "no host and database"),
+        (&["store", "copy", "jsonl:/a", "/a"], "both jsonl:/a"),
+        (&["store", "copy", "ftp://a", "/a"], "FROM: `ftp:`"),
+        (&["rewind", "some-id"], "--turns"),
+        (&["run", "--fork", "x", "--last", "y"], "--last"),
+        (
+            &["run", "--provider", "offline", "--take-over", "y"],
+            "--session ID --take-over",
+        ),
         (&["fly"], "fly"),
         (&[], "Usage"),
     ] {
@@ -289,7 +301,7 @@ fn a_damaged_middle_lists_shows_and_is_refused_with_file_offset_and_seq() {
         &at,
         "event 4",
         "threadline show",
-        "threadline verify",
+        "threadline repair",
     ]);
     let json = world.call(&["run", "--json", "--session", &id, "go on"]);
     assert_eq!(json.exits(5).json()["code"], "damaged");

@@ -72,7 +72,7 @@ fn tell(text: &str) {
 
 #[test]
 fn random_kills_lose_nothing_and_every_next_request_is_valid() {
-    let wanted = number("THREADLINE_KILLS").unwrap_or(200);
+    let wanted = number("THREADLINE_KILLS").unwrap_or(500);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = number("THREADLINE_SEED").unwrap_or(now.as_secs());
     tell(&format!(

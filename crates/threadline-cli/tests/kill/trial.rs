@@ -30,6 +30,7 @@ enum Work {
     Hang,
     Ask,
     Rename,
+    Fork,
 }
 
 /// When it is killed.
@@ -126,13 +127,22 @@ impl Worker {
             Work::Ask,
         ];
         let work = match &session {
-            Some(_) if self.rng.below(12) == 0 => Work::Rename,
-            _ => self.rng.pick(&works),
+            Some(_) => match self.rng.below(12) {
+                0 => Work::Rename,
+                1 | 2 => Work::Fork,
+                _ => self.rng.pick(&works),
+            },
+            None => self.rng.pick(&works),
         };
-        if let (Work::Rename, Some(id)) = (work, &session) {
-            let id = id.clone();
-            return self.rename(&id, &tag);
+        match (work, session.clone()) {
+            (Work::Rename, Some(id)) => return self.rename(&id, &tag),
+            (Work::Fork, Some(id)) => return self.fork(&id, &tag),
+            _ => {}
         }
+        // Half of the runs keep a checkpoint of every few events, so that kills meet the index too.
+        let bytes = self.rng.pick(&["1", "1048576"]);
+        let variable = "THREADLINE_CHECKPOINT_BYTES".to_owned();
+        self.world.env.insert(variable, bytes.to_owned());
         let moment = self.choose_moment(work);
         let before = session
             .as_ref()
@@ -192,7 +202,7 @@ impl Worker {
     fn choose_moment(&mut self, work: Work) -> Moment {
         let lines = 1 + self.rng.below(14);
         let moments: &[Moment] = match work {
-            Work::Text | Work::Rename => &[
+            Work::Text | Work::Rename | Work::Fork => &[
                 Moment::Start,
                 Moment::Line(0),
                 Moment::Request,
@@ -219,7 +229,7 @@ impl Worker {
         };
         let mark = |name: &str| format!("echo {name} > {tag}{name}; echo said-{name}");
         let replies = match work {
-            Work::Rename => Vec::new(),
+            Work::Rename | Work::Fork => Vec::new(),
             Work::Text => {
                 let mut steps = Vec::new();
                 for word in 0..6 {
@@ -456,6 +466,42 @@ impl Worker {
             self.strict.model.violations()
         );
         called
+    }
+
+    /// Kills a fork: it is there as a whole or not at all, and there if its id was told. Its parent
+    /// is untouched, and it is gone on with like any other session.
+    fn fork(&mut self, id: &str, tag: &str) {
+        let log = self.world.log(id);
+        let at = self.rng.below(6).to_string();
+        let mut args = vec!["fork", id];
+        if self.rng.below(2) == 0 {
+            // Often in the middle of a turn, so that the fork has to close it.
+            args.extend(["--at", &at]);
+        }
+        let mut running = self.world.start(&args);
+        let told = self.rng.below(4) == 0 && running.next_line().is_some();
+        if !told {
+            std::thread::sleep(Duration::from_micros(self.rng.below(30_000)));
+        }
+        if running.kill() {
+            self.tally.kills += 1;
+            let moment = if told { "Fork, told" } else { "Fork, start" };
+            *self.tally.moments.entry(moment.into()).or_default() += 1;
+        }
+        assert!(self.world.log(id) == log, "{tag} the parent has changed");
+        let child = self.new_session();
+        match (running.seen.first(), &child) {
+            (Some(told), child) => assert_eq!(child.as_ref(), Some(told), "{tag}"),
+            (None, None) => return,
+            (None, Some(_)) => {}
+        }
+        let child = child.unwrap();
+        self.look(&child, tag);
+        // A new server, because the last one may have been asked by another trial's run.
+        self.strict = Strict::new([]);
+        self.resume(&child, tag).ok();
+        self.look(&child, tag);
+        self.tally.resumed += 1;
     }
 
     /// Kills a change of the title: it is the old one or the new one, and the log is untouched.

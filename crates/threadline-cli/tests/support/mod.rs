@@ -172,7 +172,7 @@ impl World {
             .collect()
     }
 
-    /// Returns all files of the store.
+    /// Returns all files of the store but the catalogue, which is derived and written by lists too.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -186,6 +186,11 @@ impl World {
         }
         let mut found = Vec::new();
         walk(&self.store(), &mut found);
+        let derived = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("catalogue.sqlite")
+        };
+        found.retain(|path| !derived(path));
         found.sort();
         found
     }

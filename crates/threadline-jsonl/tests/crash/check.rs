@@ -5,9 +5,10 @@ use threadline_jsonl::{
     sim::{Kept, MemVfs},
     vfs::Vfs as _,
 };
+use threadline_session::Header;
 use threadline_store::{ClaimError, LogEnd, UserSummary};
 
-use crate::world::{Fallible, Session, files, read, text};
+use crate::world::{Fallible, Log, Session, files, read, read_from, state_of, text};
 
 /// How a session was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) enum Found {
     Fine,
     /// With damage: it opens read-only.
     Damaged,
+    /// With the damage that it had before a repair was begun.
+    Unrepaired,
 }
 
 fn check(fits: bool, what: impl FnOnce() -> String) -> Fallible<()> {
@@ -28,12 +31,18 @@ fn check(fits: bool, what: impl FnOnce() -> String) -> Fallible<()> {
 pub(crate) fn examine(vfs: &MemVfs, session: &mut Session, killed: bool) -> Fallible<Found> {
     let files = files(vfs)?;
     let before = vfs.ops();
-    let found = look(&files, session, killed, true)?;
+    let found = look(vfs, &files, session, killed, true)?;
     check(vfs.ops() == before, || "reading has written".into())?;
     Ok(found)
 }
 
-fn look(files: &Files, session: &mut Session, killed: bool, small_pages: bool) -> Fallible<Found> {
+fn look(
+    vfs: &MemVfs,
+    files: &Files,
+    session: &mut Session,
+    killed: bool,
+    small_pages: bool,
+) -> Fallible<Found> {
     let listed = files.ids().map_err(text)?.contains(&session.id);
     let Some(header) = files.header(&session.id).map_err(text)? else {
         check(!listed, || "listed, but not there".into())?;
@@ -44,9 +53,8 @@ fn look(files: &Files, session: &mut Session, killed: bool, small_pages: bool) -
     };
     check(listed, || "there, but not listed".into())?;
     check(!session.deleted, || "a deleted session is back".into())?;
-    check(header.line == session.header && header.verified, || {
-        "the header differs".into()
-    })?;
+    check(header.verified, || "the header has no checksum".into())?;
+    is_header(session, &header.line)?;
     files
         .stat(&session.id)
         .map_err(text)?
@@ -60,7 +68,13 @@ fn look(files: &Files, session: &mut Session, killed: bool, small_pages: bool) -
     }
     let attempted = session.lines();
     let synced = &attempted[..session.synced];
+    if session.repair.is_some() && session.is_old(|path| vfs.content(path)) {
+        return Ok(Found::Unrepaired);
+    }
     if !log.damage.is_empty() {
+        check(session.repair.is_none(), || {
+            "a repair left neither the old log nor the new one".into()
+        })?;
         for line in synced {
             let times = log.lines.iter().filter(|found| found == line).count();
             check(times == 1, || {
@@ -91,8 +105,53 @@ fn look(files: &Files, session: &mut Session, killed: bool, small_pages: bool) -
     check(log.next.seq == log.lines.len() as u64, || {
         "the end is elsewhere".into()
     })?;
+    checkpoint(files, session, &log)?;
     session.found(log.lines.len())?;
     Ok(Found::Fine)
+}
+
+/// A header is the one that was written, or after a take-over one that names one base more.
+fn is_header(session: &mut Session, line: &[u8]) -> Fallible<()> {
+    if line == session.header {
+        return Ok(());
+    }
+    if let Some(repair) = &session.repair
+        && repair
+            .old
+            .last()
+            .is_some_and(|(_, old)| old.starts_with(line))
+    {
+        return Ok(());
+    }
+    let bare = |line: &[u8]| -> Fallible<Header> {
+        let text_of = line.strip_suffix(b"\n").unwrap_or(line);
+        let (mut header, _) = Header::decode(text_of).map_err(text)?;
+        header.base = None;
+        Ok(header)
+    };
+    let same = session.renewed && bare(line)? == bare(&session.header)?;
+    check(same, || "the header differs".into())?;
+    session.header = line.to_vec();
+    Ok(())
+}
+
+/// A checkpoint tells what the log tells, or there is none (I6).
+fn checkpoint(files: &Files, session: &Session, log: &Log) -> Fallible<()> {
+    for limit in [u64::MAX, log.lines.len() as u64 / 2] {
+        let found = files.checkpoint(&session.id, limit).map_err(text)?;
+        let Some(found) = found else {
+            continue;
+        };
+        let events = usize::try_from(found.next.seq).map_err(text)?;
+        let fits =
+            found.next.seq <= limit && log.lines.get(..events).map(state_of) == Some(found.state);
+        check(fits, || "a checkpoint tells something else (I6)".into())?;
+        let rest = read_from(files, &session.id, found.next, 1 << 20)?;
+        check(log.lines.get(events..) == Some(&rest.lines[..]), || {
+            "a log reads otherwise behind a checkpoint (I6)".into()
+        })?;
+    }
+    Ok(())
 }
 
 fn summary(files: &Files, session: &mut Session) -> Fallible<()> {
@@ -113,6 +172,9 @@ fn summary(files: &Files, session: &mut Session) -> Fallible<()> {
 /// an invariant; the caller knows which.
 pub(crate) fn recover(vfs: &MemVfs, session: &mut Session) -> Fallible<()> {
     let files = files(vfs)?;
+    if session.repair.is_some() {
+        session.mend(&files).map_err(text)?;
+    }
     if let Err(ClaimError::NotFound) = files.claim(&session.id).map(drop) {
         session.create(&files, 2).map(drop)?;
         return again(vfs, &files, session);
@@ -126,7 +188,8 @@ pub(crate) fn recover(vfs: &MemVfs, session: &mut Session) -> Fallible<()> {
             next: log.next,
             torn: log.torn,
         })
-        .map_err(text)?;
+        .map_err(text)?
+        .recovered;
     check(recovered.is_some() == torn.is_some(), || {
         "torn and recovered differ".into()
     })?;
@@ -157,7 +220,7 @@ pub(crate) fn recover(vfs: &MemVfs, session: &mut Session) -> Fallible<()> {
 /// Checks that everything is there, and that a further recovery writes nothing to the log.
 fn again(vfs: &MemVfs, files: &Files, session: &mut Session) -> Fallible<()> {
     let mut expected = session.clone();
-    let complete = look(files, &mut expected, true, false)?;
+    let complete = look(vfs, files, &mut expected, true, false)?;
     check(complete == Found::Fine, || {
         "damaged after the recovery".into()
     })?;

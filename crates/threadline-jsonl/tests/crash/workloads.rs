@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use threadline_jsonl::{layout, sim::MemVfs};
+use threadline_store::BlobId;
 
 use crate::world::{Fallible, ROOT, Session, files, text};
 
@@ -10,17 +11,101 @@ use crate::world::{Fallible, ROOT, Session, files, text};
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) sessions: Vec<Session>,
+    pub(crate) blobs: Vec<Blob>,
     foreign: Vec<PathBuf>,
+    /// Lines that only one session has, which is being deleted.
+    secrets: Vec<(usize, Vec<Vec<u8>>)>,
+}
+
+/// A blob, and whether it must be there.
+#[derive(Debug, Clone)]
+pub(crate) struct Blob {
+    pub(crate) id: BlobId,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) kept: bool,
 }
 
 const FOREIGN: &[u8] = b"not ours\n";
 
 impl World {
     fn new(sessions: u32) -> Self {
+        Self::of((1..=sessions).map(Session::new).collect())
+    }
+
+    pub(crate) fn of(sessions: Vec<Session>) -> Self {
         Self {
-            sessions: (1..=sessions).map(Session::new).collect(),
+            sessions,
+            blobs: Vec::new(),
             foreign: Vec::new(),
+            secrets: Vec::new(),
         }
+    }
+
+    /// Notes what must be nowhere once a session is deleted: the lines that no other one has.
+    pub(crate) fn keep_secrets(&mut self, index: usize) {
+        let others = || {
+            let all = self.sessions.iter().enumerate();
+            all.filter(|(at, other)| *at != index && !other.deleted)
+        };
+        let mut own = self.sessions[index].owned();
+        own.retain(|line| !others().any(|(_, other)| other.owned().contains(line)));
+        own.iter_mut().for_each(|line| drop(line.pop()));
+        self.secrets.push((index, own));
+    }
+
+    /// Whether what only a deleted session had is in no file of another one; after a kill also in
+    /// none at all.
+    pub(crate) fn secrets_gone(&self, vfs: &MemVfs, killed: bool) -> Fallible<()> {
+        for (index, lines) in &self.secrets {
+            if !self.sessions[*index].deleted {
+                continue;
+            }
+            for path in vfs.files() {
+                let inside = self
+                    .sessions
+                    .iter()
+                    .any(|session| path.starts_with(session.dir()));
+                if !inside && !killed {
+                    continue;
+                }
+                let content = vfs.content(&path).unwrap_or_default();
+                if lines
+                    .iter()
+                    .any(|line| memchr::memmem::find(&content, line).is_some())
+                {
+                    let name = path.file_name().unwrap_or_default().display();
+                    let of = if inside {
+                        "a session's"
+                    } else {
+                        "no session's"
+                    };
+                    return Err(format!("what was deleted is still in {of} {name}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all blobs that must be there are, also those that events name.
+    pub(crate) fn blobs_kept(&self, vfs: &MemVfs) -> Fallible<()> {
+        let store = files(vfs)?;
+        for blob in &self.blobs {
+            let found = store.get_blob(&blob.id).map_err(text)?;
+            let named = vfs.files().into_iter().any(|path| {
+                let log = path.file_name().is_some_and(|name| name == layout::LOG);
+                let content = vfs.content(&path).filter(|_| log).unwrap_or_default();
+                memchr::memmem::find(&content, blob.id.as_str().as_bytes()).is_some()
+            });
+            match found {
+                Some(bytes) if bytes != blob.bytes => {
+                    return Err("a blob has other bytes than its own".into());
+                }
+                None if blob.kept => return Err("an acknowledged blob is gone".into()),
+                None if named => return Err("an event names a blob that is not there".into()),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn put_foreign(&mut self, vfs: &MemVfs, path: PathBuf) {
@@ -143,7 +228,7 @@ fn created(vfs: &MemVfs, count: u32) -> World {
     world
 }
 
-fn one_created() -> (MemVfs, World) {
+pub(crate) fn one_created() -> (MemVfs, World) {
     let vfs = MemVfs::new();
     let world = created(&vfs, 1);
     (vfs, world)

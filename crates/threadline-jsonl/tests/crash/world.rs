@@ -12,7 +12,9 @@ use std::{
 
 use threadline_jsonl::{Files, JsonlBackend, JsonlOptions, LogWriter, layout, vfs::Vfs};
 use threadline_session::{Event, Header, SessionId, chain::Chain, codec::Encoder};
-use threadline_store::{Damage, Entry, LogEnd, Page, ReadPos, Torn, UserSummary, WriteError};
+use threadline_store::{
+    Damage, Entry, LogEnd, NewLog, Page, ReadPos, Torn, UserSummary, WriteError,
+};
 
 pub(crate) const ROOT: &str = "/home/store";
 
@@ -58,6 +60,17 @@ pub(crate) fn batch(first: u64, events: usize, attempt: u32) -> Batch {
     lines
 }
 
+/// What a checkpoint behind some lines holds: all of them. It has no LF, around which a crash would
+/// have a fate of its own.
+pub(crate) fn state_of(lines: &[Vec<u8>]) -> Vec<u8> {
+    let mut state = lines.concat();
+    state
+        .iter_mut()
+        .filter(|b| **b == b'\n')
+        .for_each(|b| *b = b' ');
+    state
+}
+
 /// One session as its writer knows it.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
@@ -79,6 +92,19 @@ pub(crate) struct Session {
     /// Summaries that were begun to be put, and how many of them were acknowledged.
     pub(crate) summaries: Vec<UserSummary>,
     pub(crate) summaries_kept: usize,
+    /// Whether somebody took it over, so that its header may tell of one more base.
+    pub(crate) renewed: bool,
+    /// How its damage is repaired, if it has any.
+    pub(crate) repair: Option<Repair>,
+}
+
+/// A damaged log, and the one that takes its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Repair {
+    /// The files of the damaged log.
+    pub(crate) old: Vec<(PathBuf, Vec<u8>)>,
+    /// The pieces of the new one: header line, lines, last event.
+    pub(crate) new: Vec<(Vec<u8>, Vec<u8>, u64)>,
 }
 
 impl Session {
@@ -103,6 +129,8 @@ impl Session {
             deleted_before: false,
             summaries: Vec::new(),
             summaries_kept: 0,
+            renewed: false,
+            repair: None,
         }
     }
 
@@ -125,30 +153,42 @@ impl Session {
         self.dir().join(layout::LOG)
     }
 
+    /// All lines that were attempted, as they are kept.
+    pub(crate) fn owned(&self) -> Batch {
+        self.tried.concat()
+    }
+
     /// All lines that were attempted.
     pub(crate) fn lines(&self) -> Vec<&[u8]> {
         self.tried.iter().flatten().map(Vec::as_slice).collect()
     }
 
-    fn next_seq(&self) -> usize {
+    pub(crate) fn next_seq(&self) -> usize {
         self.tried.iter().map(Vec::len).sum()
     }
 
     /// Begins a batch. Returns its bytes and its last event.
     fn begin_batch(&mut self, events: usize) -> (Vec<u8>, u64) {
         let first = self.next_seq();
-        let batch = batch(first as u64, events, self.attempt);
+        self.begin_lines(batch(first as u64, events, self.attempt))
+    }
+
+    fn begin_lines(&mut self, batch: Batch) -> (Vec<u8>, u64) {
+        let last = (self.next_seq() + batch.len()).saturating_sub(1);
         let bytes = batch.concat();
         self.tried.push(batch);
-        (bytes, (first + events - 1) as u64)
+        (bytes, last as u64)
     }
 
     pub(crate) fn create(&mut self, files: &Files, events: usize) -> Fallible<LogWriter> {
-        let header = self.header.clone();
-        let (bytes, last) = self.begin_batch(events);
-        let writer = files
-            .create(&self.id, &header, &bytes, last)
-            .map_err(text)?;
+        let (batch, last) = self.begin_batch(events);
+        let new = NewLog {
+            header_line: self.header.clone(),
+            batch,
+            last_seq: Some(last),
+            parent: None,
+        };
+        let writer = files.create(&self.id, &new).map_err(text)?;
         self.created = true;
         self.written = self.next_seq();
         self.synced = self.written;
@@ -161,9 +201,19 @@ impl Session {
         events: usize,
         sync: bool,
     ) -> Result<(), WriteError> {
-        let (bytes, last) = self.begin_batch(events);
+        let first = self.next_seq() as u64;
+        self.append_lines(writer, batch(first, events, self.attempt), sync)
+    }
+
+    pub(crate) fn append_lines(
+        &mut self,
+        writer: &mut LogWriter,
+        lines: Batch,
+        sync: bool,
+    ) -> Result<(), WriteError> {
+        let (bytes, last) = self.begin_lines(lines);
         match writer.append(&bytes, last, sync) {
-            Ok(()) => {
+            Ok(_) => {
                 self.written = self.next_seq();
                 if sync {
                     self.synced = self.written;
@@ -265,7 +315,8 @@ impl Log {
     fn take(&mut self, page: Page) {
         for entry in page.entries {
             match entry {
-                Entry::Line(line) => {
+                Entry::Header(_) => {}
+                Entry::Line(line, _) => {
                     self.seqs.push(line.event.seq);
                     self.lines.push([line.raw.as_slice(), b"\n"].concat());
                 }

@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod branches;
 mod disk;
 mod document;
 mod follow;

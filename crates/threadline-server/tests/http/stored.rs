@@ -18,7 +18,7 @@ use threadline_session::{
 use threadline_store::{
     AppendOptions, Backend, BackendError, ClaimError, Damage, Entry, HeaderReadError, Holder,
     MemoryBackend, Page, ReadPos, SessionStore, SessionWriter, Stat, StoreOptions, StoredHeader,
-    UserSummary, Writer,
+    Writer, contract::Wrapped,
 };
 
 use crate::{follow::Copy, support::Server};
@@ -43,9 +43,9 @@ fn damage(seq: u64) -> Damage {
 }
 
 #[async_trait]
-impl Backend for Odd {
-    fn address(&self) -> String {
-        "odd:".into()
+impl Wrapped for Odd {
+    fn inner(&self) -> &dyn Backend {
+        &self.memory
     }
 
     async fn header(&self, id: &SessionId) -> Result<Option<StoredHeader>, HeaderReadError> {
@@ -67,7 +67,7 @@ impl Backend for Odd {
         let mut page = self.memory.page(id, from, max_bytes).await?;
         let damaged = *self.damaged.lock().unwrap();
         for entry in &mut page.entries {
-            if let Entry::Line(line) = entry
+            if let Entry::Line(line, _) = entry
                 && Some(line.event.seq) == damaged
             {
                 *entry = Entry::Damage(damage(line.event.seq));
@@ -90,20 +90,6 @@ impl Backend for Odd {
         Ok(stat)
     }
 
-    async fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
-        self.memory.ids().await
-    }
-
-    async fn create(
-        &self,
-        id: &SessionId,
-        header_line: &[u8],
-        batch: &[u8],
-        last_seq: u64,
-    ) -> Result<Box<dyn Writer>, ClaimError> {
-        self.memory.create(id, header_line, batch, last_seq).await
-    }
-
     async fn claim(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
         if self.foreign.load(Ordering::SeqCst) {
             let holder = Holder {
@@ -114,19 +100,6 @@ impl Backend for Odd {
             return Err(ClaimError::Locked { holder });
         }
         self.memory.claim(id).await
-    }
-
-    async fn summary(&self, id: &SessionId) -> Result<UserSummary, BackendError> {
-        self.memory.summary(id).await
-    }
-
-    async fn put_summary(
-        &self,
-        id: &SessionId,
-        expected: u64,
-        summary: &UserSummary,
-    ) -> Result<Result<(), UserSummary>, BackendError> {
-        self.memory.put_summary(id, expected, summary).await
     }
 
     async fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
@@ -362,6 +335,16 @@ async fn a_session_of_another_process_is_locked() {
         .post(&format!("{path}/cancel"), &json!({}))
         .await
         .problem(409, "locked");
+    for deed in ["rewind", "redo"] {
+        let body = match deed {
+            "rewind" => json!({"to": 0}),
+            _ => json!({}),
+        };
+        server
+            .post(&format!("{path}/{deed}"), &body)
+            .await
+            .problem(409, "locked");
+    }
     server
         .request("DELETE", &path, "")
         .await

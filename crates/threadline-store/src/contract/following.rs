@@ -63,6 +63,25 @@ pub async fn every_event_after_any_point_comes_once(fixture: Fixture) {
     }
 }
 
+/// A follower that waits in another process hears of each append, once and before the next.
+pub async fn each_append_reaches_a_waiting_follower_elsewhere(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
+    let mut follow = fixture.reopened().follow(&id, Some(6));
+    assert_eq!(caught_up(&mut follow).await, Some(6));
+    for seq in 7..12 {
+        let mut next = Box::pin(follow.next());
+        assert!(poll_once(&mut next).await.is_pending());
+        let note = vec![vendor(seq, "{}", true)];
+        writer.append(seq, note, plain()).await.unwrap();
+        let Followed::Line(line) = next.await.unwrap() else {
+            panic!("it had caught up before");
+        };
+        assert_eq!(line.event.seq, seq);
+    }
+}
+
 /// A follower that knows more than is stored waits for what comes after that.
 pub async fn a_follower_ahead_of_the_log_waits_for_its_place(fixture: Fixture) {
     let store = fixture.store();

@@ -1,6 +1,6 @@
 //! Lists, and what people set.
 
-use threadline_session::{Event, OsPath, SessionId};
+use threadline_session::{Event, OsPath, Parent, SessionId};
 
 use super::{
     Fixture, bytes, header_of, id, load, new_id, plain, refused,
@@ -8,8 +8,8 @@ use super::{
     stored,
 };
 use crate::{
-    AppendOptions, Archived, ListError, ListFilter, ReadError, SessionStore, SummaryPatch,
-    UpdateError,
+    AppendOptions, Archived, DeleteError, ListError, ListFilter, ReadError, SessionStatus,
+    SessionStore, SessionSummary, SummaryPatch, UpdateError,
     limits::{MAX_TAGS, MAX_TITLE_CHARS},
 };
 
@@ -155,6 +155,7 @@ pub async fn filters_narrow_a_list(fixture: Fixture) {
         query: query.map(Into::into),
         archived,
         cwd: cwd.map(Into::into),
+        ..ListFilter::default()
     };
     let again = fixture.reopened();
     for (filter, wanted) in [
@@ -178,6 +179,218 @@ pub async fn filters_narrow_a_list(fixture: Fixture) {
     ] {
         let wanted: Vec<_> = wanted.into_iter().map(id).collect();
         assert_eq!(listed(&again, &filter, 1).await, wanted, "{filter:?}");
+    }
+}
+
+async fn rows(store: &SessionStore, filter: &ListFilter) -> Vec<SessionSummary> {
+    store.list(filter, None, 100).await.unwrap().sessions
+}
+
+/// A turn that follows on those of [`turn_at`].
+fn second_turn_at(time: u64) -> Vec<Event> {
+    let mut events = events_from(3, &[turn_start(2), user("more"), turn_end(2)]);
+    for event in &mut events {
+        event.time = time;
+    }
+    events
+}
+
+/// Tags are searched too, and each word anywhere.
+pub async fn words_are_found_in_tags(fixture: Fixture) {
+    let store = fixture.store();
+    for name in ["one", "two"] {
+        drop(stored(&store, &id(name), turn_at(EPOCH, "x")).await);
+    }
+    let tags = SummaryPatch {
+        tags: Some(vec!["Night Shift".into(), "100%_\u{df}".into()]),
+        ..SummaryPatch::default()
+    };
+    store.update(&id("two"), tags, 0).await.unwrap();
+    for query in ["shift", "NIGHT two", "0%_", "\u{df}"] {
+        let filter = ListFilter {
+            query: Some(query.into()),
+            ..ListFilter::default()
+        };
+        assert_eq!(listed(&store, &filter, 5).await, [id("two")], "{query}");
+    }
+}
+
+/// A list is narrowed to how sessions stand now, whoever writes them.
+pub async fn a_filter_by_status_sees_who_writes_now(fixture: Fixture) {
+    let (store, other) = (fixture.store(), fixture.reopened());
+    let open = events_from(0, &[turn_start(1), user("x")]);
+    drop(stored(&store, &id("idle"), whole_turn(0, 1, "x")).await);
+    let running = stored(&store, &id("running"), open.clone()).await;
+    drop(stored(&store, &id("cut"), open).await);
+    let expect = async |status, wanted: &[&str]| {
+        let wanted: Vec<_> = wanted.iter().map(|name| id(name)).collect();
+        let filter = ListFilter {
+            status: Some(status),
+            ..ListFilter::default()
+        };
+        for (store, limit) in [(&store, 1), (&store, 10), (&other, 1), (&other, 10)] {
+            let found = listed(store, &filter, limit).await;
+            assert_eq!(found, wanted, "{status:?}");
+        }
+    };
+    expect(SessionStatus::Idle, &["idle"]).await;
+    expect(SessionStatus::Running, &["running"]).await;
+    expect(SessionStatus::Waiting, &[]).await;
+    expect(SessionStatus::Interrupted, &["cut"]).await;
+    expect(SessionStatus::Missing, &[]).await;
+    drop(running);
+    expect(SessionStatus::Running, &[]).await;
+    expect(SessionStatus::Interrupted, &["running", "cut"]).await;
+}
+
+/// A list is narrowed to the forks of a session.
+pub async fn a_filter_by_parent_gives_its_forks(fixture: Fixture) {
+    let store = fixture.store();
+    drop(stored(&store, &id("parent"), turn_at(EPOCH, "x")).await);
+    for (at, name) in ["first", "second"].into_iter().enumerate() {
+        let mut header = header_of(&id(name));
+        header.parent = Some(Parent {
+            id: id("parent"),
+            seq: 2,
+        });
+        let writer = store.create(header).await.unwrap();
+        let events = turn_at(EPOCH + at as u64, "x");
+        writer.append(0, events, plain()).await.unwrap();
+    }
+    let of = |name| ListFilter {
+        parent: Some(id(name)),
+        ..ListFilter::default()
+    };
+    let again = fixture.reopened();
+    let forks = listed(&again, &of("parent"), 1).await;
+    assert_eq!(forks, ["second", "first"].map(id));
+    assert!(listed(&again, &of("first"), 1).await.is_empty());
+}
+
+/// Pages show each session that stays as it is once, whatever happens to the others meanwhile.
+pub async fn pages_stay_in_order_while_sessions_change(fixture: Fixture) {
+    let (store, other) = (fixture.store(), fixture.reopened());
+    let name = |at: u64| id(&format!("s{at:02}"));
+    for at in 0..24 {
+        drop(stored(&store, &name(at), turn_at(EPOCH + at / 3, "x")).await);
+    }
+    let (mut seen, mut cursor, mut turns) = (Vec::new(), None::<String>, 0);
+    let all = ListFilter::default();
+    loop {
+        let page = store.list(&all, cursor.as_deref(), 5).await.unwrap();
+        seen.extend(page.sessions.into_iter().map(|row| row.id));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+        // One moves to the front, one comes, one goes.
+        let writer = load(&other, &name(turns)).await.writer;
+        let events = second_turn_at(EPOCH + 100 + turns);
+        writer.append(3, events, plain()).await.unwrap();
+        drop(writer);
+        let new = id(&format!("new{turns}"));
+        drop(stored(&other, &new, turn_at(EPOCH + 200, "x")).await);
+        other.delete(&name(turns + 10)).await.unwrap();
+        turns += 1;
+    }
+    assert!(turns > 2);
+    for at in (turns..10).chain(turns + 10..24) {
+        let times = seen.iter().filter(|seen| **seen == name(at)).count();
+        assert_eq!(times, 1, "session {at} in {seen:?}");
+    }
+}
+
+/// What another process does to sessions shows in the next list.
+pub async fn a_list_shows_what_others_have_done(fixture: Fixture) {
+    let (store, other) = (fixture.store(), fixture.reopened());
+    let all = ListFilter::default();
+    assert!(rows(&store, &all).await.is_empty());
+    for at in 0..3 {
+        let name = id(&format!("s{at}"));
+        drop(stored(&other, &name, turn_at(EPOCH + at, "x")).await);
+        assert_eq!(rows(&store, &all).await[0].id, name);
+    }
+    // The last one of a list moves to its front, although the first page did not show it.
+    let writer = load(&other, &id("s0")).await.writer;
+    let events = second_turn_at(EPOCH + 10);
+    writer.append(3, events, plain()).await.unwrap();
+    let first = store.list(&all, None, 1).await.unwrap().sessions;
+    assert_eq!((&first[0].id, first[0].turns), (&id("s0"), 2));
+    drop(writer);
+    other.update(&id("s1"), title("new"), 0).await.unwrap();
+    let found = rows(&store, &all).await;
+    assert_eq!(found[2].title.as_deref(), Some("new"));
+    assert_eq!(found[2], other.summary(&id("s1")).await.unwrap());
+    other.delete(&id("s2")).await.unwrap();
+    assert_eq!(listed(&store, &all, 10).await, ["s0", "s1"].map(id));
+}
+
+/// A session that went without being deleted by a store is shown as missing, until it is deleted
+/// or comes back. Not for backends that keep the rows of their sessions with the sessions.
+pub async fn a_session_whose_files_are_gone_is_missing(fixture: Fixture) {
+    let store = fixture.store();
+    let all = ListFilter::default();
+    for (at, name) in ["back", "gone", "stays"].into_iter().enumerate() {
+        drop(stored(&store, &id(name), turn_at(EPOCH + at as u64, "words")).await);
+    }
+    assert_eq!(listed(&store, &all, 10).await.len(), 3);
+    for name in ["back", "gone"] {
+        fixture.backend.delete(&id(name)).await.unwrap();
+    }
+    let stands = |rows: &[SessionSummary]| -> Vec<_> {
+        let each = rows
+            .iter()
+            .map(|row| (row.id.as_str().to_owned(), row.status));
+        each.collect()
+    };
+    let here = |name: &str| (name.to_owned(), SessionStatus::Idle);
+    let missing = |name: &str| (name.to_owned(), SessionStatus::Missing);
+    for _ in 0..2 {
+        let found = rows(&store, &all).await;
+        assert_eq!(
+            stands(&found),
+            [here("stays"), missing("gone"), missing("back")]
+        );
+        let error = found[1].error.as_ref().unwrap();
+        assert_eq!(error.code, "missing");
+        assert!(error.message.contains("gone") && error.message.contains(&store.address()));
+        assert_eq!(found[1].first_prompt.as_deref(), Some("words"));
+    }
+    let summary = store.summary(&id("gone")).await;
+    refused!(summary, ReadError::NotFound { .. });
+    store.delete(&id("gone")).await.unwrap();
+    let again = store.delete(&id("gone")).await;
+    refused!(again, DeleteError::NotFound { .. });
+    drop(stored(&store, &id("back"), turn_at(EPOCH + 9, "again")).await);
+    let found = rows(&store, &all).await;
+    assert_eq!(stands(&found), [here("back"), here("stays")]);
+}
+
+/// Lists while sessions come and go end without an error, and agree in the end.
+pub async fn lists_agree_after_many_changes_at_once(fixture: Fixture) {
+    let stores = [fixture.store(), fixture.reopened()];
+    let tasks = (0..4).map(|task| {
+        let store = stores[task % 2].clone();
+        tokio::spawn(async move {
+            for at in 0..6 {
+                let name = id(&format!("t{task}.{at}"));
+                drop(stored(&store, &name, turn_at(EPOCH + at, "x")).await);
+                let found = rows(&store, &ListFilter::default()).await;
+                assert!(found.iter().any(|row| row.id == name));
+                if at % 2 == 0 {
+                    store.delete(&name).await.unwrap();
+                }
+            }
+        })
+    });
+    for task in futures_util::future::join_all(tasks.collect::<Vec<_>>()).await {
+        task.unwrap();
+    }
+    let found = rows(&stores[0], &ListFilter::default()).await;
+    assert_eq!(found.len(), 12);
+    assert!(found.iter().all(|row| row.status == SessionStatus::Idle));
+    for store in [&stores[1], &fixture.reopened()] {
+        assert_eq!(found, rows(store, &ListFilter::default()).await);
     }
 }
 
@@ -206,7 +419,7 @@ pub async fn a_row_tells_what_the_log_says(fixture: Fixture) {
         (None, false, false, 0)
     );
     assert_eq!(row.model.map(|model| model.name).as_deref(), Some("demo"));
-    assert_eq!(row.status, crate::SessionStatus::Idle);
+    assert_eq!(row.status, SessionStatus::Idle);
     assert!(row.error.is_none() && row.bytes > 0);
 }
 

@@ -11,13 +11,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod append;
+pub mod blobs;
+pub mod branching;
+pub mod checkpoints;
+pub mod copying;
 pub mod creation;
 pub mod ending;
 pub mod following;
 pub mod listing;
 pub mod reading;
+pub mod rewinding;
 pub mod script;
+pub mod taking_over;
+mod wrapped;
 pub mod writers;
+
+pub use wrapped::Wrapped;
 
 use std::{
     future::Future,
@@ -30,11 +39,14 @@ use std::{
     time::Duration,
 };
 
-use threadline_session::{Event, Header, OsPath, SessionId, codec::Line};
+use async_trait::async_trait;
+use threadline_session::{
+    Event, Header, OsPath, Payload, Request, SessionId, Transcript, closers, codec::Line,
+};
 
 use crate::{
-    AppendOptions, Backend, Clock, Entry, Loaded, ReadPos, SessionStore, SessionWriter,
-    StoreOptions,
+    AppendOptions, Backend, BackendError, Checkpoint, Clock, Entry, Loaded, ReadPos, SessionStore,
+    SessionWriter, StoreOptions,
 };
 
 /// An empty backend, and the way to open what it stored once more.
@@ -53,6 +65,29 @@ impl Fixture {
             backend: open(),
             reopen: Box::new(open),
         }
+    }
+
+    /// Returns the fixture with checkpoints after so many bytes of log, so that small logs have
+    /// some too.
+    #[must_use]
+    pub fn with_checkpoints_every(self, bytes: u64) -> Self {
+        let reopen = self.reopen;
+        Self {
+            backend: Arc::new(Eager(self.backend, bytes)),
+            reopen: Box::new(move || Arc::new(Eager(reopen(), bytes))),
+        }
+    }
+
+    /// Returns a store over the same storage that keeps a checkpoint whenever one could be due.
+    #[must_use]
+    pub fn eager(&self, options: StoreOptions) -> SessionStore {
+        SessionStore::new(Arc::new(Eager((self.reopen)(), 1)), options)
+    }
+
+    /// Returns a store over the same storage that neither uses checkpoints nor keeps any.
+    #[must_use]
+    pub fn blind(&self, options: StoreOptions) -> SessionStore {
+        SessionStore::new(Arc::new(Blind((self.reopen)())), options)
     }
 
     /// Returns a store over the backend.
@@ -77,6 +112,35 @@ impl Fixture {
     #[must_use]
     pub fn reopened_with(&self, options: StoreOptions) -> SessionStore {
         SessionStore::new((self.reopen)(), options)
+    }
+}
+
+struct Eager(Arc<dyn Backend>, u64);
+
+impl Wrapped for Eager {
+    fn inner(&self) -> &dyn Backend {
+        &*self.0
+    }
+
+    fn checkpoint_every(&self) -> u64 {
+        self.1
+    }
+}
+
+struct Blind(Arc<dyn Backend>);
+
+#[async_trait]
+impl Wrapped for Blind {
+    fn inner(&self) -> &dyn Backend {
+        &*self.0
+    }
+
+    async fn checkpoint(&self, _: &SessionId, _: u64) -> Result<Option<Checkpoint>, BackendError> {
+        Ok(None)
+    }
+
+    fn checkpoint_every(&self) -> u64 {
+        u64::MAX
     }
 }
 
@@ -147,16 +211,85 @@ macro_rules! __contract_cases {
             reading::the_verified_head_moves_with_each_turn_alone,
             reading::the_request_of_a_step_is_rebuilt,
             following::every_event_after_any_point_comes_once,
+            following::each_append_reaches_a_waiting_follower_elsewhere,
             following::a_follower_ahead_of_the_log_waits_for_its_place,
             following::events_appended_while_following_come_once,
             following::a_session_is_followed_before_its_first_event,
             following::a_follower_outlives_the_writer,
             following::a_dropped_wait_loses_no_event,
             following::a_follower_of_a_deleted_session_is_told,
+            branching::a_fork_at_any_event_has_the_request_of_that_event,
+            branching::a_fork_shares_its_events_and_names_its_parent,
+            branching::a_fork_in_a_turn_is_closed_and_its_parent_is_not,
+            branching::forks_of_forks_are_whole_at_every_part,
+            branching::a_fork_is_not_moved_by_what_its_parent_does_next,
+            branching::a_fork_that_cannot_be_leaves_nothing,
+            branching::a_session_without_events_cannot_be_forked,
+            branching::a_fork_goes_on_by_itself,
+            branching::keys_of_the_shared_part_are_known_to_a_fork,
+            branching::deleting_a_parent_leaves_its_forks_whole,
+            branching::deleting_a_parent_while_it_is_forked_tears_nothing,
+            branching::of_forks_under_one_id_one_is_made,
+            rewinding::a_rewind_to_any_event_gives_the_history_of_that_event,
+            rewinding::rewinds_are_redone_one_after_the_other,
+            rewinding::a_rewind_that_was_built_upon_is_not_redone,
+            rewinding::a_rewind_reaches_behind_a_compaction,
+            rewinding::a_rewind_that_cannot_be_writes_nothing,
+            rewinding::calls_that_a_rewind_opens_are_answered_as_unknown,
+            rewinding::a_rewind_into_a_turn_is_redone,
+            rewinding::a_rewind_survives_opening_again,
+            rewinding::a_rewind_far_behind_a_checkpoint_is_the_same_without,
+            checkpoints::opening_from_a_checkpoint_gives_the_state_of_the_whole_log,
+            checkpoints::a_checkpoint_in_a_turn_gives_the_same_closers,
+            checkpoints::what_follows_a_checkpoint_is_the_same_bytes,
+            checkpoints::keys_are_known_behind_a_checkpoint,
+            checkpoints::a_checkpoint_hides_no_unknown_type,
+            checkpoints::a_fork_at_any_event_is_the_same_without_checkpoints,
+            checkpoints::a_checkpoint_comes_back_as_it_was_put,
+            checkpoints::a_garbled_checkpoint_is_passed_over,
+            checkpoints::a_checkpoint_goes_with_its_session,
+            checkpoints::a_take_over_behind_a_checkpoint_keeps_the_chain,
+            taking_over::a_writer_that_was_taken_over_stores_nothing,
+            taking_over::a_flush_after_a_take_over_is_fenced,
+            taking_over::a_turn_that_is_taken_over_is_closed,
+            taking_over::a_session_that_nobody_holds_is_taken_over,
+            taking_over::taking_over_an_unknown_session_is_not_found,
+            taking_over::a_session_taken_over_again_and_again_is_whole,
+            taking_over::a_fenced_writer_that_goes_frees_nothing,
+            taking_over::a_follower_sees_every_event_once_over_take_overs,
+            taking_over::a_session_that_was_taken_over_is_forked,
+            taking_over::stored_is_what_was_acknowledged_over_take_overs,
+            taking_over::an_unknown_outcome_is_settled_by_its_key,
+            blobs::a_blob_comes_back_byte_for_byte,
+            blobs::a_blob_that_is_not_there_is_told,
+            blobs::a_damaged_blob_is_told,
+            blobs::a_blob_over_the_limit_is_refused,
+            blobs::blobs_that_nothing_names_are_removed,
+            blobs::blobs_that_a_log_names_are_kept,
+            blobs::blobs_of_a_fork_outlive_its_parent,
+            blobs::blobs_outlive_a_take_over,
+            blobs::young_blobs_are_kept,
+            blobs::a_blob_put_again_is_not_removed_by_an_older_look,
+            blobs::clearing_away_takes_nothing_that_is_being_named,
+            copying::a_copy_is_the_same_bytes,
+            copying::a_copy_catches_up_with_what_has_grown,
+            copying::sessions_that_differ_are_left_alone,
+            copying::a_session_that_cannot_be_trusted_is_not_copied,
+            copying::damage_is_not_caught_up_with,
+            copying::a_copied_fork_keeps_its_parts,
+            copying::titles_and_blobs_are_copied,
+            copying::a_session_with_a_damaged_blob_is_not_copied,
+            copying::a_copy_that_cannot_be_made_changes_nothing,
             listing::lists_show_the_newest_activity_first,
             listing::pages_of_a_list_join_without_gap_or_repeat,
             listing::a_cursor_that_no_list_gave_is_refused,
             listing::filters_narrow_a_list,
+            listing::words_are_found_in_tags,
+            listing::a_filter_by_status_sees_who_writes_now,
+            listing::a_filter_by_parent_gives_its_forks,
+            listing::pages_stay_in_order_while_sessions_change,
+            listing::a_list_shows_what_others_have_done,
+            listing::lists_agree_after_many_changes_at_once,
             listing::a_row_tells_what_the_log_says,
             listing::an_update_leaves_the_log_alone,
             listing::an_update_of_an_old_revision_is_a_conflict,
@@ -241,6 +374,24 @@ pub(crate) fn options() -> StoreOptions {
     }
 }
 
+/// A clock that stands still.
+#[derive(Debug)]
+struct Still(u64);
+
+impl Clock for Still {
+    fn now_ms(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Options under which the same work gives the same bytes.
+pub(crate) fn still(now_ms: u64) -> StoreOptions {
+    StoreOptions {
+        clock: Arc::new(Still(now_ms)),
+        ..StoreOptions::default()
+    }
+}
+
 pub(crate) fn id(text: &str) -> SessionId {
     SessionId::parse(text).unwrap()
 }
@@ -298,7 +449,8 @@ pub(crate) async fn lines(store: &SessionStore, id: &SessionId) -> Vec<Line> {
 
 pub(crate) fn line(entry: Entry) -> Line {
     match entry {
-        Entry::Line(line) => line,
+        Entry::Line(line, _) => line,
+        Entry::Header(_) => panic!("a header among the events"),
         Entry::Damage(damage) => panic!("{damage}"),
     }
 }
@@ -316,6 +468,92 @@ pub(crate) async fn bytes(store: &SessionStore, id: &SessionId) -> Vec<Vec<u8>> 
     let mut all = vec![store.header(id).await.unwrap().line];
     all.extend(lines(store, id).await.into_iter().map(|line| line.raw));
     all
+}
+
+/// Everything that the storage gives of a log, header lines of its parts included.
+pub(crate) async fn raw(store: &SessionStore, id: &SessionId) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut pos = ReadPos::default();
+    loop {
+        let page = store.backend().page(id, pos, 1 << 16).await.unwrap();
+        all.extend(page.entries.into_iter().map(|entry| match entry {
+            Entry::Header(line) => line,
+            entry => line(entry).raw,
+        }));
+        if page.end {
+            return all;
+        }
+        pos = page.next;
+    }
+}
+
+/// The request that the next step would send, as JSON; or why there is none.
+pub(crate) fn request(state: &Transcript) -> String {
+    match Request::build(state) {
+        Ok((request, _)) => serde_json::to_string(&request).unwrap(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The request of a session being written.
+pub(crate) async fn request_of(writer: &SessionWriter) -> String {
+    writer.with_transcript(request).await
+}
+
+/// Events, and what closes them.
+pub(crate) fn closed(events: &[Event]) -> Vec<Event> {
+    let state = Transcript::fold(events).unwrap();
+    let mut all = events.to_vec();
+    all.extend(closers(&state).unwrap());
+    all
+}
+
+/// The request of a session that has these events and was then opened.
+pub(crate) fn request_after(events: &[Event]) -> String {
+    request(&Transcript::fold(&closed(events)).unwrap())
+}
+
+/// Records payloads, durably, and returns the last event's number.
+pub(crate) async fn record(writer: &SessionWriter, payloads: Vec<Payload>) -> u64 {
+    let recorded = writer.record(payloads, AppendOptions::barrier()).await;
+    recorded.unwrap().last_seq
+}
+
+/// Where a [`busy`] session has something to look at.
+pub(crate) struct Marks {
+    /// End of the first turn, whose three calls ran at once.
+    pub(crate) first: u64,
+    /// In the first turn: `b` has its result, `a` has none, `c` has not begun.
+    pub(crate) inside: u64,
+    /// End of the second turn.
+    pub(crate) second: u64,
+    /// The compaction of the first turn.
+    pub(crate) compaction: u64,
+}
+
+/// Makes a session of several turns with parallel calls, an approval, a compaction, rewinds behind
+/// it and into a turn, and a redo. No turn is open.
+pub(crate) async fn busy(store: &SessionStore, id: &SessionId) -> (SessionWriter, Marks) {
+    let writer = store.create(header_of(id)).await.unwrap();
+    let first = record(&writer, script::turn_with_calls(1, 1)).await;
+    let second = script::turn_with_question(2, 3);
+    let second = writer.record(second, keyed("second")).await.unwrap();
+    let compaction = record(&writer, vec![script::compaction(0, first, &[2])]).await;
+    let third = record(&writer, script::plain_turn(3, "third")).await;
+    writer.rewind(first).await.unwrap();
+    record(&writer, script::plain_turn(4, "fourth")).await;
+    let inside = 8;
+    writer.rewind(inside).await.unwrap();
+    record(&writer, script::plain_turn(5, "fifth")).await;
+    writer.rewind(third).await.unwrap();
+    writer.redo().await.unwrap();
+    let marks = Marks {
+        first,
+        inside,
+        second: second.last_seq,
+        compaction,
+    };
+    (writer, marks)
 }
 
 /// Checks that a log is numbered from 0 without a gap and that `verify` agrees.

@@ -3,10 +3,11 @@
 use threadline_session::{
     Event, OsPath, Payload, RunId,
     payload::{
-        ApprovalPolicy, AssistantChunk, AssistantMessage, AssistantPart, ChunkKind, ChunkPart,
-        ContentPart, EndReason, ModelRef, Outcome, RequestMark, SandboxMode, StepEnd, StepStart,
-        StopReason, ToolResult, ToolStart, TurnContext, TurnEnd, TurnStart, UserMessage,
-        UserSource,
+        ApprovalAsked, ApprovalDecided, ApprovalPolicy, AssistantChunk, AssistantMessage,
+        AssistantPart, BlobRef, ChunkKind, ChunkPart, CompactionSummary, ContentPart, Decision,
+        EndReason, ModelRef, Outcome, RequestMark, SandboxMode, SeqRange, StepEnd, StepStart,
+        StopReason, SystemPrompt, SystemReason, ToolResult, ToolStart, TurnContext, TurnEnd,
+        TurnStart, UserMessage, UserSource,
     },
 };
 
@@ -142,6 +143,147 @@ pub fn tool_result(call_id: &str, text: &str) -> Payload {
     })
 }
 
+/// A tool has run, and what it said in full is a blob.
+#[must_use]
+pub fn tool_result_in(call_id: &str, blob: &str) -> Payload {
+    match tool_result(call_id, "in short") {
+        Payload::ToolResult(result) => Payload::ToolResult(ToolResult {
+            full: Some(BlobRef { blob: blob.into() }),
+            ..result
+        }),
+        other => other,
+    }
+}
+
+/// A person shows a picture.
+#[must_use]
+pub fn picture(blob: &str) -> Payload {
+    Payload::UserMessage(UserMessage {
+        content: vec![ContentPart::Image {
+            media_type: "image/png".into(),
+            blob: blob.into(),
+        }],
+        source: UserSource::User,
+    })
+}
+
+/// The model is told how to behave.
+#[must_use]
+pub fn system(text: &str) -> Payload {
+    Payload::SystemPrompt(SystemPrompt {
+        text: text.into(),
+        tools: Vec::new(),
+        reason: SystemReason::Initial,
+    })
+}
+
+/// A summary takes the place of items.
+#[must_use]
+pub fn compaction(from_seq: u64, to_seq: u64, kept: &[u64]) -> Payload {
+    Payload::CompactionSummary(CompactionSummary {
+        summary: vec![ContentPart::text("what came before")],
+        replaces: SeqRange { from_seq, to_seq },
+        kept: kept.to_vec(),
+        tokens_before: 100,
+        tokens_after: None,
+        usage: None,
+        algorithm: "test".into(),
+    })
+}
+
+/// A person is asked about a call.
+#[must_use]
+pub fn asked(approval_id: &str, call_id: &str) -> Payload {
+    Payload::ApprovalAsked(ApprovalAsked {
+        approval_id: approval_id.into(),
+        call_id: call_id.into(),
+        name: "shell".into(),
+        arguments: "{}".into(),
+        reason: "it leaves the sandbox".into(),
+    })
+}
+
+/// A person allows it for the rest of the session.
+#[must_use]
+pub fn allowed(approval_id: &str) -> Payload {
+    Payload::ApprovalDecided(ApprovalDecided {
+        approval_id: approval_id.into(),
+        decision: Decision::ApprovedForSession,
+        by: "test".into(),
+        comment: None,
+    })
+}
+
+/// A turn with three calls, which run at once and end in another order.
+#[must_use]
+pub fn turn_with_calls(turn: u64, step: u64) -> Vec<Payload> {
+    vec![
+        turn_start(turn),
+        system("be brief"),
+        user("do it"),
+        step_start(turn, step),
+        chunk(turn, step, "I will"),
+        calls(turn, step, &["a", "b", "c"]),
+        tool_start("a"),
+        tool_start("b"),
+        tool_result("b", "B"),
+        tool_result("a", "A"),
+        tool_start("c"),
+        tool_result("c", "C"),
+        step_end(turn, step),
+        step_start(turn, step + 1),
+        chunk(turn, step + 1, "do"),
+        answer(turn, step + 1, "done"),
+        step_end(turn, step + 1),
+        turn_end(turn),
+    ]
+}
+
+/// A turn that asks before it calls.
+#[must_use]
+pub fn turn_with_question(turn: u64, step: u64) -> Vec<Payload> {
+    vec![
+        turn_start(turn),
+        user("and that"),
+        step_start(turn, step),
+        // An id that was used before.
+        calls(turn, step, &["a"]),
+        asked("q", "a"),
+        allowed("q"),
+        tool_start("a"),
+        tool_result("a", "A2"),
+        step_end(turn, step),
+        turn_end(turn),
+    ]
+}
+
+/// The beginning of a turn that is cut while the first of two calls runs.
+#[must_use]
+pub fn cut_turn(turn: u64, step: u64) -> Vec<Payload> {
+    vec![
+        turn_start(turn),
+        user("go on"),
+        step_start(turn, step),
+        chunk(turn, step, "well"),
+        calls(turn, step, &["x", "y"]),
+        tool_start("x"),
+    ]
+}
+
+/// The payloads of a whole turn.
+#[must_use]
+pub fn plain_turn(turn: u64, prompt: &str) -> Vec<Payload> {
+    vec![
+        turn_start(turn),
+        user(prompt),
+        step_start(turn, turn),
+        chunk(turn, turn, "do"),
+        answer(turn, turn, "done"),
+        step_end(turn, turn),
+        turn_end(turn),
+    ]
+}
+
 /// Numbers payloads from `first`, each with a time of its own.
 #[must_use]
 pub fn events_from(first: u64, payloads: &[Payload]) -> Vec<Event> {
@@ -154,18 +296,7 @@ pub fn events_from(first: u64, payloads: &[Payload]) -> Vec<Event> {
 /// The events of a whole turn that continues a log at `first`.
 #[must_use]
 pub fn whole_turn(first: u64, turn: u64, prompt: &str) -> Vec<Event> {
-    events_from(
-        first,
-        &[
-            turn_start(turn),
-            user(prompt),
-            step_start(turn, turn),
-            chunk(turn, turn, "do"),
-            answer(turn, turn, "done"),
-            step_end(turn, turn),
-            turn_end(turn),
-        ],
-    )
+    events_from(first, &plain_turn(turn, prompt))
 }
 
 /// A turn that was cut while the first of two calls ran.

@@ -1,0 +1,283 @@
+//! Logs and stores that are measured: made once, kept between runs, and put back to what they were
+//! before each use.
+
+use std::{
+    fs::OpenOptions,
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use serde::{Deserialize, Serialize};
+use threadline_jsonl::{CountingVfs, JsonlBackend, JsonlOptions, RealVfs, layout};
+use threadline_session::{Header, OsPath, Place, SessionId};
+use threadline_store::{
+    AppendOptions, Backend as _, Clock, Durability, SessionStore, Shown, StoreOptions,
+};
+
+use crate::{Outcome, agent::Agent, measure};
+
+/// Events of one batch while data is made.
+const BATCH: usize = 2_000;
+/// Items that a compaction leaves.
+const KEEP: usize = 40;
+/// Items after which an agent with a limited context compacts.
+const FULL: usize = 400;
+
+/// How often a session is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compaction {
+    Never,
+    /// Once, two turns before its end.
+    Once,
+    /// Whenever its context is full, and two turns before its end.
+    Often,
+}
+
+/// A log that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    pub(crate) mega: u64,
+    pub(crate) compaction: Compaction,
+}
+
+const fn spec(name: &'static str, mega: u64, compaction: Compaction) -> Spec {
+    Spec {
+        name,
+        mega,
+        compaction,
+    }
+}
+
+pub(crate) const OFTEN_50: Spec = spec("often-50", 50, Compaction::Often);
+pub(crate) const OFTEN_500: Spec = spec("often-500", 500, Compaction::Often);
+pub(crate) const OFTEN_1000: Spec = spec("often-1000", 1_000, Compaction::Often);
+pub(crate) const OFTEN_5000: Spec = spec("often-5000", 5_000, Compaction::Often);
+pub(crate) const ONCE_500: Spec = spec("once-500", 500, Compaction::Once);
+pub(crate) const PLAIN_500: Spec = spec("plain-500", 500, Compaction::Never);
+
+/// A log that is there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Log {
+    /// Root of the store that holds it.
+    pub(crate) root: PathBuf,
+    pub(crate) id: String,
+    pub(crate) bytes: u64,
+    pub(crate) events: u64,
+    index_bytes: u64,
+    lock: Vec<u8>,
+    /// What the model sees: numbers and places of lines.
+    pub(crate) surface: Vec<(u64, Place)>,
+}
+
+/// A clock that counts its calls.
+struct Steps(AtomicU64);
+
+impl Clock for Steps {
+    fn now_ms(&self) -> u64 {
+        1_700_000_000_000 + self.0.fetch_add(1_000, Ordering::Relaxed)
+    }
+}
+
+/// Opens a store as programs do.
+pub(crate) fn store(root: &Path) -> Outcome<SessionStore> {
+    let backend = JsonlBackend::open(root, JsonlOptions::default())?;
+    Ok(SessionStore::new(
+        Arc::new(backend),
+        StoreOptions::default(),
+    ))
+}
+
+/// Opens a store whose reads, writes and syncs are counted. It has no catalogue.
+pub(crate) fn counted(root: &Path) -> Outcome<(SessionStore, CountingVfs)> {
+    let vfs = CountingVfs::new(Arc::new(RealVfs));
+    let backend = JsonlBackend::with_vfs(Arc::new(vfs.clone()), root, JsonlOptions::default())?;
+    let store = SessionStore::new(Arc::new(backend), StoreOptions::default());
+    Ok((store, vfs))
+}
+
+impl Log {
+    pub(crate) fn id(&self) -> Outcome<SessionId> {
+        Ok(SessionId::parse(self.id.clone())?)
+    }
+
+    fn dir(&self) -> Outcome<PathBuf> {
+        Ok(layout::session_dir(&self.root, &self.id()?))
+    }
+
+    pub(crate) fn path(&self) -> Outcome<PathBuf> {
+        Ok(self.dir()?.join(layout::LOG))
+    }
+
+    pub(crate) fn surface_bytes(&self) -> u64 {
+        let lens = self.surface.iter().map(|(_, place)| u64::from(place.len));
+        lens.sum()
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.root.join(format!("{}.index", self.id))
+    }
+
+    /// Takes the index away, the newest frames of which [`restore`](Self::restore) gives back.
+    pub(crate) fn lose_index(&self) -> Outcome<()> {
+        let index = self.dir()?.join(layout::INDEX);
+        if self.aside().exists() {
+            if index.exists() {
+                std::fs::remove_file(index)?;
+            }
+        } else {
+            std::fs::rename(index, self.aside())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the session what its last writer left.
+    pub(crate) fn restore(&self) -> Outcome<()> {
+        let dir = self.dir()?;
+        let index = dir.join(layout::INDEX);
+        if self.aside().exists() {
+            std::fs::rename(self.aside(), &index)?;
+        }
+        for (path, bytes) in [(self.path()?, self.bytes), (index, self.index_bytes)] {
+            let file = OpenOptions::new().write(true).open(&path)?;
+            let len = file.metadata()?.len();
+            if len < bytes {
+                return Err(format!("{} was cut; use --fresh", path.display()).into());
+            }
+            if len > bytes {
+                file.set_len(bytes)?;
+                file.sync_data()?;
+            }
+        }
+        let lock = OpenOptions::new()
+            .write(true)
+            .open(dir.join(layout::LOCK))?;
+        lock.write_all_at(&self.lock, 0)?;
+        Ok(())
+    }
+}
+
+/// Returns a log, and makes it first if it is not there.
+pub(crate) async fn log(data: &Path, spec: Spec) -> Outcome<Log> {
+    let root = data.join("logs");
+    let marker = root.join(format!("{}.json", spec.name));
+    if let Ok(text) = std::fs::read_to_string(&marker) {
+        let log: Log = serde_json::from_str(&text)?;
+        log.restore()?;
+        return Ok(log);
+    }
+    std::fs::create_dir_all(&root)?;
+    let start = Instant::now();
+    let id = SessionId::parse(format!("bench-{}", spec.name))?;
+    let dir = layout::session_dir(&root, &id);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir)?;
+    }
+    let events = write(&root, &id, spec).await?;
+    let path = dir.join(layout::LOG);
+    for name in [layout::LOG, layout::INDEX] {
+        measure::settle(&dir.join(name))?;
+    }
+    let log = Log {
+        bytes: std::fs::metadata(&path)?.len(),
+        index_bytes: std::fs::metadata(dir.join(layout::INDEX))?.len(),
+        lock: std::fs::read(dir.join(layout::LOCK))?,
+        surface: surface(&root, &id).await?,
+        id: id.to_string(),
+        root,
+        events,
+    };
+    std::fs::write(&marker, serde_json::to_vec(&log)?)?;
+    eprintln!(
+        "  made {}: {}, {events} events, {} index, {} items of {} in {:.1} s",
+        spec.name,
+        measure::bytes(log.bytes),
+        measure::bytes(log.index_bytes),
+        log.surface.len(),
+        measure::bytes(log.surface_bytes()),
+        start.elapsed().as_secs_f64()
+    );
+    Ok(log)
+}
+
+async fn write(root: &Path, id: &SessionId, spec: Spec) -> Outcome<u64> {
+    let backend = JsonlBackend::open(root, JsonlOptions::default())?;
+    let options = StoreOptions {
+        durability: Durability::Os,
+        clock: Arc::new(Steps(AtomicU64::new(0))),
+        ..StoreOptions::default()
+    };
+    let store = SessionStore::new(Arc::new(backend), options);
+    let writer = store
+        .create(Header::new(
+            id.clone(),
+            1_700_000_000_000,
+            OsPath::from("/tmp"),
+        ))
+        .await?;
+    let path = layout::session_dir(root, id).join(layout::LOG);
+    let mut agent = Agent::new(spec.mega);
+    let mut batch = Vec::new();
+    let mut events = 0;
+    let full = spec.mega * 1_000_000;
+    loop {
+        agent.turn(&mut batch)?;
+        if spec.compaction == Compaction::Often && agent.items() > FULL {
+            agent.compact(&mut batch, KEEP);
+        }
+        if batch.len() >= BATCH {
+            events += batch.len() as u64;
+            writer
+                .record(std::mem::take(&mut batch), AppendOptions::default())
+                .await?;
+            if std::fs::metadata(&path)?.len() >= full {
+                break;
+            }
+        }
+    }
+    if spec.compaction != Compaction::Never {
+        agent.compact(&mut batch, KEEP);
+    }
+    for _ in 0..2 {
+        agent.turn(&mut batch)?;
+        events += batch.len() as u64;
+        writer
+            .record(std::mem::take(&mut batch), AppendOptions::default())
+            .await?;
+    }
+    // What was acknowledged is what a session of the usual durability has: everything.
+    writer.flush().await?;
+    Ok(events)
+}
+
+/// Returns what the model sees of a session, read from the log alone.
+async fn surface(root: &Path, id: &SessionId) -> Outcome<Vec<(u64, Place)>> {
+    let backend = JsonlBackend::open(root, JsonlOptions::default())?;
+    let mut state = threadline_session::Transcript::new().bare();
+    let mut failed = None;
+    let from = threadline_store::ReadPos::default();
+    backend
+        .skim(id, from, &mut |shown| {
+            let Shown::Line(raw, place) = shown else {
+                return true;
+            };
+            let taken = threadline_session::codec::Line::decode(raw)
+                .map_err(|error| error.to_string())
+                .and_then(|line| {
+                    let applied = state.apply_at(&line.event, place);
+                    applied.map(drop).map_err(|error| error.to_string())
+                });
+            failed = taken.err();
+            failed.is_none()
+        })
+        .await?;
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(state.with_items().missing()),
+    }
+}

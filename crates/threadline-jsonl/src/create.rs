@@ -1,0 +1,330 @@
+//! Making sessions: folders, the first batch, and the prefix that a fork shares.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use threadline_session::{Base, Header, SessionId};
+use threadline_store::{BackendError, ClaimError, NewLog};
+
+use crate::{
+    claims::Lock,
+    files::{Files, claim_failed, failed},
+    index::IndexWriter,
+    layout::{self, INDEX, LOG, NEW_LOG, base_index_name, base_name},
+    lines::{Lines, Raw},
+    log::LogWriter,
+    pieces::Pieces,
+    scan::{Evidence, Scanner},
+    vfs::{At as _, FileError, Mode, VfsFile, append_all},
+};
+
+impl Files {
+    /// Makes a session's folder.
+    pub(crate) fn make_dirs(&self, id: &SessionId) -> Result<PathBuf, FileError> {
+        self.make_parents(id)?;
+        let dir = self.dir(id);
+        self.make_dir(&dir)?;
+        Ok(dir)
+    }
+
+    /// Makes the folders that lead to a session's.
+    pub(crate) fn make_parents(&self, id: &SessionId) -> Result<(), FileError> {
+        let mut path = self.root.clone();
+        self.make_root(&path)?;
+        let parts = layout::parts(id);
+        for part in parts.iter().take(parts.len().saturating_sub(1)) {
+            path.push(part);
+            self.make_dir(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the root folder and those above it that are missing. When it is missing, all above it
+    /// are synced: how far an attempt got that died here cannot be seen.
+    pub(crate) fn make_root(&self, path: &Path) -> Result<(), FileError> {
+        if self.vfs.metadata(path).at("looking at", path)?.is_some() {
+            return Ok(());
+        }
+        let above = path
+            .ancestors()
+            .skip(1)
+            .filter(|path| !path.as_os_str().is_empty());
+        let above: Vec<_> = above.collect();
+        for parent in above.iter().rev() {
+            if self
+                .vfs
+                .metadata(parent)
+                .at("looking at", parent)?
+                .is_none()
+            {
+                self.make_dir(parent)?;
+            }
+        }
+        above
+            .iter()
+            .try_for_each(|parent| self.sync_leading(parent))?;
+        self.make_dir(path)
+    }
+
+    /// Returns the folders whose entries lead to a session's own, deepest first. They are synced
+    /// also when they are not new: whoever made them may have died before syncing them.
+    fn leading(&self, dir: &Path) -> Vec<PathBuf> {
+        let inside = dir
+            .ancestors()
+            .skip(1)
+            .take_while(|path| path.starts_with(&self.root));
+        let above = self
+            .root
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        inside.chain(above).map(Path::to_owned).collect()
+    }
+
+    /// Syncs a session's folder and those that lead to it.
+    pub(crate) fn sync_place(&self, dir: &Path) -> Result<(), FileError> {
+        self.vfs.sync_dir(dir).at("syncing", dir)?;
+        self.leading(dir)
+            .iter()
+            .try_for_each(|path| self.sync_leading(path))
+    }
+
+    /// Syncs a folder. One above the root may be closed to us or read-only, and is then not ours to
+    /// care for.
+    fn sync_leading(&self, path: &Path) -> Result<(), FileError> {
+        use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+        match self.vfs.sync_dir(path) {
+            Err(error) if !path.starts_with(&self.root) => match error.kind() {
+                InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported => Ok(()),
+                _ => Err(error).at("syncing", path),
+            },
+            synced => synced.at("syncing", path),
+        }
+    }
+
+    pub(crate) fn make_dir(&self, path: &Path) -> Result<(), FileError> {
+        match self.vfs.create_dir(path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error).at("creating", path),
+        }
+    }
+
+    /// Stores a new session, durably, and claims it.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn create(&self, id: &SessionId, new: &NewLog) -> Result<LogWriter, ClaimError> {
+        self.check_network()?;
+        // Before the lock, because whoever is writing the session holds it; and under the lock,
+        // because somebody may have created it between.
+        self.check_free(id)?;
+        let prefix = self.prefix(new)?;
+        let dir = self.make_dirs(id).map_err(claim_failed)?;
+        let lock = self.lock(&dir)?;
+        self.check_free(id)?;
+        if let Some((pieces, parent)) = &prefix {
+            self.link_prefix(&dir, parent, pieces)
+                .map_err(claim_failed)?;
+        }
+        let mut bytes = new.header_line.clone();
+        bytes.extend_from_slice(&new.batch);
+        let mut writer = self.write_new(&dir, lock, &bytes).map_err(claim_failed)?;
+        let shared = prefix.iter().flat_map(|(pieces, _)| pieces);
+        writer.start = shared.map(|(_, base)| base.bytes).sum();
+        writer.last_seq = new.last_seq;
+        writer.durable_seq = new.last_seq;
+        writer.hint.durable_seq = new.last_seq;
+        // Synced once, so that after a power cut there is evidence of what was acknowledged.
+        let path = &writer.lock.path;
+        let noted = writer
+            .hint
+            .write(&*writer.lock.file, path)
+            .and_then(|()| writer.lock.file.sync_data().at("syncing", path));
+        if let Err(error) = noted {
+            tracing::warn!(%error, "the lock record could not be written");
+        }
+        Ok(writer)
+    }
+
+    pub(crate) fn check_free(&self, id: &SessionId) -> Result<(), ClaimError> {
+        let log = self.dir(id).join(LOG);
+        let there = self.vfs.metadata(&log).at("looking at", &log);
+        match there.map_err(claim_failed)? {
+            None => Ok(()),
+            Some(_) => Err(ClaimError::AlreadyExists),
+        }
+    }
+
+    /// Returns the files of the parent that a new log continues, and what counts of each.
+    #[expect(clippy::type_complexity, reason = "read once, right above")]
+    fn prefix(&self, new: &NewLog) -> Result<Option<(Vec<(PathBuf, Base)>, PathBuf)>, ClaimError> {
+        let line = new.header_line.strip_suffix(b"\n").unwrap_or_default();
+        let base = Header::decode(line)
+            .ok()
+            .and_then(|(header, _)| header.base);
+        let (Some(base), Some(parent)) = (base, &new.parent) else {
+            return Ok(None);
+        };
+        let parent = self.dir(parent);
+        let pieces = Pieces::open(&*self.vfs, &parent).map_err(claim_failed)?;
+        let pieces = pieces.ok_or(ClaimError::NotFound)?;
+        let mut shared = Vec::new();
+        for (number, piece) in pieces.0.iter().enumerate() {
+            if base_name(number) == base.file {
+                shared.push((piece.path.clone(), base));
+                return Ok(Some((shared, parent)));
+            }
+            if let Some(below) = &piece.base {
+                shared.push((piece.path.clone(), below.clone()));
+            }
+        }
+        Err(ClaimError::Backend(BackendError::new(
+            format!("forking {}", parent.display()),
+            format!("its log has no part named {}", base.file),
+        )))
+    }
+
+    /// Gives the files of a prefix a second name in a session's folder, or copies them where the
+    /// file system refuses that. Durable on return.
+    fn link_prefix(
+        &self,
+        dir: &Path,
+        parent: &Path,
+        shared: &[(PathBuf, Base)],
+    ) -> Result<(), FileError> {
+        for (number, (from, base)) in shared.iter().enumerate() {
+            let to = dir.join(base_name(number));
+            self.share(from, &to, base.bytes)?;
+            // Best effort: the checkpoints of the prefix spare the fork reading it.
+            let index = match from.file_name().is_some_and(|name| name == LOG) {
+                true => parent.join(INDEX),
+                false => parent.join(base_index_name(number)),
+            };
+            let own = dir.join(base_index_name(number));
+            let _ = self.vfs.remove_file(&own);
+            let _ = self.vfs.hard_link(&index, &own);
+        }
+        // Before the log that needs them.
+        self.vfs.sync_dir(dir).at("syncing", dir)
+    }
+
+    /// Gives a file a second name, or copies its first bytes durably where that is refused.
+    pub(crate) fn share(&self, from: &Path, to: &Path, bytes: u64) -> Result<(), FileError> {
+        // An attempt that died here may have left one.
+        match self.vfs.remove_file(to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).at("removing", to),
+        }
+        match self.vfs.hard_link(from, to) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error).at("linking", from),
+            Err(_) => self.copy(from, to, bytes),
+        }
+    }
+
+    /// Copies the first bytes of a file, durably.
+    pub(crate) fn copy(&self, from: &Path, to: &Path, bytes: u64) -> Result<(), FileError> {
+        let copied = self.vfs.copy_prefix(from, to, bytes).at("copying", from);
+        let synced = copied.and_then(|()| {
+            let file = self.vfs.open(to, Mode::Read).at("opening", to)?;
+            file.sync_data().at("syncing", to)
+        });
+        if synced.is_err() {
+            let _ = self.vfs.remove_file(to);
+        }
+        synced
+    }
+
+    /// Writes a whole log beside its place, then moves it there: it exists with its header and its
+    /// first batch, or not at all.
+    fn write_new(&self, dir: &Path, lock: Lock, bytes: &[u8]) -> Result<LogWriter, FileError> {
+        let file = self.replace_log(dir, bytes)?;
+        Ok(LogWriter {
+            files: self.clone(),
+            vfs: self.vfs.clone(),
+            dir: dir.to_owned(),
+            file: Some(file),
+            lock,
+            start: 0,
+            len: bytes.len() as u64,
+            hint: self.new_hint(None),
+            durable_seq: None,
+            doubted: false,
+            renew: false,
+            last_seq: None,
+            index: IndexWriter::default(),
+            dead: None,
+        })
+    }
+
+    /// Puts a log with some first bytes in the place of what is there, durably.
+    pub(crate) fn replace_log(
+        &self,
+        dir: &Path,
+        bytes: &[u8],
+    ) -> Result<Box<dyn VfsFile>, FileError> {
+        let (new, log) = (dir.join(NEW_LOG), dir.join(LOG));
+        let write = || -> Result<Box<dyn VfsFile>, FileError> {
+            if self.vfs.metadata(&new).at("looking at", &new)?.is_some() {
+                self.vfs.remove_file(&new).at("removing", &new)?;
+            }
+            let file = self.vfs.open(&new, Mode::CreateNew).at("creating", &new)?;
+            append_all(&*file, bytes).at("writing", &new)?;
+            file.sync_data().at("syncing", &new)?;
+            self.vfs.rename(&new, &log).at("renaming", &new)?;
+            self.sync_place(dir)?;
+            Ok(file)
+        };
+        let written = write();
+        if written.is_err() {
+            // Best effort: what is left is removed by the next attempt too.
+            let _ = self.vfs.remove_file(&new);
+        }
+        written
+    }
+
+    /// Returns the base of a fork that ends with an event, which is durable on return; `None` when
+    /// the log has no such event.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn cut(&self, id: &SessionId, last_seq: u64) -> Result<Option<Base>, BackendError> {
+        let pieces = self.pieces(&self.dir(id))?;
+        self.cut_of(&pieces, last_seq).map_err(failed)
+    }
+
+    fn cut_of(&self, pieces: &Pieces, last_seq: u64) -> Result<Option<Base>, FileError> {
+        let number = pieces.holding(last_seq);
+        let Some(piece) = pieces.0.get(number) else {
+            return Ok(None);
+        };
+        let scanner = Scanner {
+            pieces,
+            evidence: Evidence::default(),
+        };
+        let (offset, _) = scanner.find(last_seq)?;
+        let mut lines = Lines::new(piece, offset);
+        if offset == piece.start {
+            // The header line stands before the piece's first event.
+            lines.next()?;
+        }
+        let Some(Raw::Line { end, bytes, .. }) = lines.next()? else {
+            return Ok(None);
+        };
+        let line = threadline_session::codec::Line::decode(&bytes);
+        if !line.is_ok_and(|line| line.event.seq == last_seq) {
+            return Ok(None);
+        }
+        if piece.base.is_none() {
+            piece.file.sync_data().at("syncing", &piece.path)?;
+        }
+        Ok(Some(Base {
+            file: base_name(number),
+            bytes: end - piece.start,
+            last_seq,
+        }))
+    }
+}

@@ -1,0 +1,292 @@
+//! The catalogue: what lists show, one row for each session.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use threadline_session::{SessionId, payload::Usage};
+use threadline_store::{
+    Archived, BackendError, Catalogue, CatalogueRow, Durability, ListFilter, ListKey,
+    SessionStatus, SessionSummary, Stamp, search_text,
+};
+use tokio_postgres::Row;
+
+use crate::{
+    backend::Inner,
+    db::{count, int},
+    error::{Trouble, retrying},
+};
+
+const SUSPECTS: &str = "\
+    SELECT h.id FROM sessions h LEFT JOIN catalogue c ON c.id = h.id WHERE h.suspect \
+    ORDER BY c.updated_at DESC NULLS FIRST, h.id DESC";
+
+/// Looks at all: the table may have been emptied or restored while nobody watched.
+const ALL_SUSPECTS: &str = "\
+    SELECT coalesce(h.id, c.id) FROM sessions h FULL JOIN catalogue c ON c.id = h.id \
+    WHERE (h.id IS NULL AND c.status <> 'missing') OR c.id IS NULL OR h.suspect \
+        OR (h.id IS NOT NULL AND (c.bytes, c.segment, c.people) \
+            IS DISTINCT FROM (h.next_at, h.segment, h.people)) \
+    ORDER BY c.updated_at DESC NULLS FIRST, 1 DESC";
+
+/// The lock keeps whoever deletes the session from looking for its row before that is there. It
+/// comes before the update, because a row that the same statement has changed is not locked.
+const PUT: &str = "\
+    WITH there AS (\
+        SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE\
+    ), put AS (\
+        INSERT INTO catalogue (id, updated_at, archived, pinned, cwd, parent, status, search, \
+            bytes, segment, people, written, row_json) \
+        SELECT $1::text, $2::bigint, $3::boolean, $4::boolean, $5::text, $6::text, $7::text, \
+            $8::text, $9::bigint, $10::bigint, $11::bigint, $13::boolean, \
+            $12::text FROM there \
+        ON CONFLICT (id) DO UPDATE SET updated_at = excluded.updated_at, \
+            archived = excluded.archived, pinned = excluded.pinned, cwd = excluded.cwd, \
+            parent = excluded.parent, status = excluded.status, search = excluded.search, \
+            bytes = excluded.bytes, segment = excluded.segment, people = excluded.people, \
+            written = excluded.written, row_json = excluded.row_json \
+        RETURNING id\
+    ), settled AS (\
+        UPDATE sessions SET suspect = false \
+        WHERE id IN (SELECT id FROM put) AND suspect AND NOT $13::boolean AND lease_until IS NULL \
+            AND next_at = $9 AND segment = $10 AND people = $11\
+    ) SELECT set_config('synchronous_commit', 'off', true)";
+
+const PUT_MISSING: &str = "\
+    UPDATE catalogue SET status = $2, row_json = $3, bytes = 0, segment = 0, people = 0, \
+        written = false \
+    WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = $1)";
+
+const PAGE: &str = "\
+    SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue \
+    WHERE ($1::bigint IS NULL OR (updated_at, id) < ($1, $2::text COLLATE \"C\")) \
+        AND ($3::boolean IS NULL OR archived = $3) AND ($4::text IS NULL OR cwd = $4) \
+        AND (cardinality($5::text[]) = 0 OR status = ANY($5)) \
+        AND ($6::text IS NULL OR parent = $6) \
+        AND NOT EXISTS (SELECT 1 FROM unnest($7::text[]) AS word WHERE strpos(search, word) = 0) \
+    ORDER BY updated_at DESC, id DESC LIMIT $8";
+
+const GET: &str = "\
+    SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue WHERE id = $1";
+
+/// The catalogue in the same schema.
+pub(crate) struct PgCatalogue {
+    inner: Arc<Inner>,
+    /// Whether everything was looked at once.
+    looked: AtomicBool,
+}
+
+impl PgCatalogue {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        let looked = AtomicBool::new(false);
+        Self { inner, looked }
+    }
+
+    fn failed(&self, trouble: Trouble) -> BackendError {
+        trouble.backend(format!("the catalogue in {}", self.inner.db.place))
+    }
+
+    async fn suspects_once(&self) -> Result<Vec<SessionId>, Trouble> {
+        let sql = if self.looked.load(Ordering::Relaxed) {
+            SUSPECTS
+        } else {
+            ALL_SUSPECTS
+        };
+        let rows = self.inner.db.query(sql, &[]).await?;
+        let ids = ids(&rows)?;
+        self.looked.store(true, Ordering::Relaxed);
+        Ok(ids)
+    }
+
+    async fn put_once(&self, row: &CatalogueRow) -> Result<(), Trouble> {
+        let summary = &row.summary;
+        let json = serde_json::to_string(summary).map_err(|e| Trouble::Other(e.to_string()))?;
+        let (id, status) = (summary.id.as_str(), status(summary.status));
+        let db = &self.inner.db;
+        if row.is_missing() {
+            db.query(PUT_MISSING, &[&id, &status, &json]).await?;
+            return Ok(());
+        }
+        let parent = summary.parent.as_ref().map(|parent| parent.id.as_str());
+        db.query(
+            PUT,
+            &[
+                &id,
+                &int(summary.updated_at),
+                &summary.archived,
+                &summary.pinned,
+                &text(&summary.cwd),
+                &parent,
+                &status,
+                &text(&search_text(summary)),
+                &int(row.stamp.0),
+                &int(row.stamp.1),
+                &int(row.people.0),
+                &json,
+                &row.written,
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn page_once(
+        &self,
+        filter: &ListFilter,
+        after: Option<&ListKey>,
+        limit: i64,
+    ) -> Result<Vec<CatalogueRow>, Trouble> {
+        let archived = match filter.archived {
+            Archived::No => Some(false),
+            Archived::Only => Some(true),
+            Archived::All => None,
+        };
+        let statuses = filter.stored_statuses().iter();
+        let statuses: Vec<String> = statuses.map(|wanted| status(*wanted)).collect();
+        let words: Vec<String> = filter.words().iter().map(|word| text(word)).collect();
+        let rows = self
+            .inner
+            .db
+            .query(
+                PAGE,
+                &[
+                    &after.map(|(updated_at, _)| int(*updated_at)),
+                    &after.map(|(_, id)| id.as_str()),
+                    &archived,
+                    &filter.cwd.as_deref().map(text),
+                    &statuses,
+                    &filter.parent.as_ref().map(SessionId::as_str),
+                    &words,
+                    &limit,
+                ],
+            )
+            .await?;
+        rows.iter().map(read).collect()
+    }
+
+    async fn get_once(&self, id: &SessionId) -> Result<Option<CatalogueRow>, Trouble> {
+        let Some(row) = self.inner.db.row(GET, &[&id.as_str()]).await? else {
+            return Ok(None);
+        };
+        read(&row).map(Some)
+    }
+}
+
+fn ids(rows: &[Row]) -> Result<Vec<SessionId>, Trouble> {
+    let mut ids = Vec::with_capacity(rows.len());
+    for row in rows {
+        let id: String = row.try_get(0)?;
+        ids.extend(SessionId::parse(id).ok());
+    }
+    Ok(ids)
+}
+
+fn read(row: &Row) -> Result<CatalogueRow, Trouble> {
+    let (json, id): (String, String) = (row.try_get(0)?, row.try_get(5)?);
+    let segment = count(row.try_get(2)?);
+    let read: Result<SessionSummary, _> = serde_json::from_str(&json);
+    if let Ok(summary) = read
+        && summary.id.as_str() == id
+    {
+        return Ok(CatalogueRow {
+            summary,
+            stamp: Stamp(count(row.try_get(1)?), segment),
+            people: Stamp(count(row.try_get(3)?), segment),
+            written: row.try_get(4)?,
+        });
+    }
+    tracing::warn!(id, "a row of the catalogue is garbled");
+    let id = SessionId::parse(id).map_err(|error| Trouble::Other(error.to_string()))?;
+    let updated_at = count(row.try_get(6)?);
+    Ok(garbled(id, updated_at))
+}
+
+/// Returns a row that is stale whatever the session is, so that it is made anew.
+fn garbled(id: SessionId, updated_at: u64) -> CatalogueRow {
+    CatalogueRow {
+        summary: SessionSummary {
+            id,
+            title: None,
+            first_prompt: None,
+            created_at: 0,
+            updated_at,
+            turns: 0,
+            events: 0,
+            status: SessionStatus::Idle,
+            cwd: String::new(),
+            model: None,
+            usage: Usage::default(),
+            bytes: 0,
+            archived: false,
+            pinned: false,
+            tags: Vec::new(),
+            revision: 0,
+            parent: None,
+            durability: Durability::default(),
+            error: None,
+        },
+        stamp: Stamp::default(),
+        people: Stamp::default(),
+        written: false,
+    }
+}
+
+/// Returns a text without what the database cannot keep.
+fn text(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+fn status(status: SessionStatus) -> String {
+    let json = serde_json::to_value(status).unwrap_or_default();
+    json.as_str().unwrap_or_default().to_owned()
+}
+
+#[async_trait]
+impl Catalogue for PgCatalogue {
+    async fn suspects(&self) -> Result<Vec<SessionId>, BackendError> {
+        retrying!(self.suspects_once()).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn suspect(&self, id: &SessionId) -> Result<(), BackendError> {
+        let sql = "UPDATE sessions SET suspect = true WHERE id = $1 AND NOT suspect";
+        let noted: Result<_, Trouble> = retrying!(self.inner.db.query(sql, &[&id.as_str()]));
+        noted.map(drop).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn put(&self, rows: Vec<CatalogueRow>) -> Result<(), BackendError> {
+        for row in &rows {
+            let put: Result<(), Trouble> = retrying!(self.put_once(row));
+            put.map_err(|trouble| self.failed(trouble))?;
+        }
+        Ok(())
+    }
+
+    async fn forget(&self, id: &SessionId) -> Result<(), BackendError> {
+        let sql = "DELETE FROM catalogue WHERE id = $1";
+        let gone: Result<_, Trouble> = retrying!(self.inner.db.query(sql, &[&id.as_str()]));
+        gone.map(drop).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<CatalogueRow>, BackendError> {
+        retrying!(self.get_once(id)).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn page(
+        &self,
+        filter: &ListFilter,
+        after: Option<&ListKey>,
+        limit: usize,
+    ) -> Result<Vec<CatalogueRow>, BackendError> {
+        let limit = int(limit as u64);
+        retrying!(self.page_once(filter, after, limit)).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn len(&self) -> Result<u64, BackendError> {
+        let sql = "SELECT count(*) FROM catalogue";
+        let row: Result<_, Trouble> = retrying!(self.inner.db.row(sql, &[]));
+        let row = row.map_err(|trouble| self.failed(trouble))?;
+        Ok(row.and_then(|row| row.try_get(0).ok()).map_or(0, count))
+    }
+}

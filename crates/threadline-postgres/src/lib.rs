@@ -1,0 +1,31 @@
+//! A backend that keeps sessions in PostgreSQL.
+//!
+//! - A log is a list of segments, which forks share; a segment is a header line and rows of
+//!   `events`, one for each line, byte for byte. Where a line would begin in a file stands beside
+//!   it, so that places and positions mean the same as in every other backend.
+//! - An append is one statement: it compares and sets the head row, and stores the lines only if
+//!   the head was as expected. The epoch in it is what fences an older writer; the lease beside it
+//!   only spares others the attempt.
+//! - Nothing on the way asks for more than ordinary transactions: no advisory locks, and
+//!   notifications are hints that may be missing.
+//!
+//! A pooler between the two must pool sessions, not transactions: statements are prepared.
+
+mod backend;
+mod blobs;
+mod catalogue;
+mod db;
+mod error;
+mod head;
+mod import;
+mod lease;
+mod lines;
+mod migrate;
+mod notify;
+mod options;
+mod read;
+mod tls;
+mod writer;
+
+pub use backend::PostgresBackend;
+pub use options::PostgresOptions;

@@ -1,0 +1,153 @@
+//! Rebuilding from the log what steps have sent.
+
+use serde::Serialize;
+use threadline_session::{
+    ApplyError, Payload, Request, RequestError, SessionId, Transcript, codec::Line,
+    payload::StepStart, types,
+};
+
+use crate::{Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
+
+/// A step's request, rebuilt.
+#[derive(Debug, Clone)]
+pub struct RebuiltRequest {
+    /// The request.
+    pub request: Request,
+    /// The `step/start` event.
+    pub seq: u64,
+    /// What the log recorded of it.
+    pub start: StepStart,
+}
+
+/// A step whose request, rebuilt from the log, is not the one that was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unequal {
+    /// The `step/start` event.
+    pub seq: u64,
+    /// The step.
+    pub step: u64,
+}
+
+impl std::fmt::Display for Unequal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seq, step } = self;
+        write!(
+            f,
+            "seq {seq}: the log does not rebuild the request that step {step} sent"
+        )
+    }
+}
+
+fn step_of(line: &Line) -> Option<StepStart> {
+    if line.event.kind != types::STEP_START {
+        return None;
+    }
+    match line.event.payload() {
+        Ok(Payload::StepStart(start)) => Some(start),
+        _ => None,
+    }
+}
+
+impl SessionStore {
+    /// Rebuilds the request of a step from the log alone.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the inner result says when the session has no such step.
+    pub async fn request_of_step(
+        &self,
+        id: &SessionId,
+        step: u64,
+    ) -> Result<Option<Result<RebuiltRequest, RequestError>>, ReadError> {
+        let mut found = None;
+        self.replay(id, |state, line| {
+            let Some(start) = step_of(line).filter(|start| start.step == step) else {
+                return true;
+            };
+            let seq = line.event.seq;
+            found = Some(Request::build(state).map(|(request, _)| RebuiltRequest {
+                request,
+                seq,
+                start,
+            }));
+            false
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Rebuilds the request of every step from the log, and returns those whose fingerprint is not
+    /// the one that was recorded when they were sent.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn unequal_requests(&self, id: &SessionId) -> Result<Vec<Unequal>, ReadError> {
+        let mut unequal = Vec::new();
+        self.replay(id, |state, line| {
+            if let Some(start) = step_of(line) {
+                let rebuilt = Request::build(state)
+                    .ok()
+                    .and_then(|(request, _)| request.fingerprint().ok());
+                if rebuilt.is_none_or(|print| print.hash != start.request.fingerprint) {
+                    unequal.push(Unequal {
+                        seq: line.event.seq,
+                        step: start.step,
+                    });
+                }
+            }
+            true
+        })
+        .await?;
+        Ok(unequal)
+    }
+
+    /// Applies the log event by event, and calls `f` with the state before each until it returns
+    /// false, the log ends, or an event comes that this version may not pass over.
+    async fn replay(
+        &self,
+        id: &SessionId,
+        mut f: impl FnMut(&Transcript, &Line) -> bool,
+    ) -> Result<(), ReadError> {
+        self.stat(id).await?;
+        let mut state = self.transcript();
+        let mut pos = ReadPos::default();
+        loop {
+            let page = self.backend().page(id, pos, PAGE_BYTES).await?;
+            for entry in &page.entries {
+                let (line, place) = match entry {
+                    Entry::Header(_) => continue,
+                    Entry::Line(line, place) => (line, *place),
+                    Entry::Damage(damage) => return Err(self.corrupt(id, damage.clone())),
+                };
+                if !f(&state, line) {
+                    return Ok(());
+                }
+                let mut applied = state.apply_at(&line.event, place).map(drop);
+                if let Err(ApplyError::Past { target, .. }) = applied {
+                    let past = self.surface_at(id, target).await?;
+                    state.supply_past(past);
+                    applied = state.apply_at(&line.event, place).map(drop);
+                }
+                if applied.is_err() {
+                    return Ok(());
+                }
+                if line.event.kind == types::HISTORY_HEAD {
+                    let missing = state.missing();
+                    if let Some(damage) = self.fill(id, &mut state, &missing).await? {
+                        return Err(self.corrupt(id, damage));
+                    }
+                }
+            }
+            if page.end {
+                return Ok(());
+            }
+            pos = page.next;
+        }
+    }
+
+    pub(crate) fn corrupt(&self, id: &SessionId, damage: crate::Damage) -> ReadError {
+        ReadError::Corrupt {
+            id: id.clone(),
+            damage,
+        }
+    }
+}
