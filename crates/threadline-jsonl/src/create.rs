@@ -292,39 +292,38 @@ impl Files {
     /// # Errors
     /// [`BackendError`].
     pub fn cut(&self, id: &SessionId, last_seq: u64) -> Result<Option<Base>, BackendError> {
-        let pieces = self.pieces(&self.dir(id))?;
-        self.cut_of(&pieces, last_seq).map_err(failed)
+        let dir = self.dir(id);
+        let evidence = self.evidence(&dir)?;
+        let pieces = self.pieces(&dir)?;
+        cut_of(&pieces, evidence, last_seq).map_err(failed)
     }
+}
 
-    fn cut_of(&self, pieces: &Pieces, last_seq: u64) -> Result<Option<Base>, FileError> {
-        let number = pieces.holding(last_seq);
-        let Some(piece) = pieces.0.get(number) else {
-            return Ok(None);
-        };
-        let scanner = Scanner {
-            pieces,
-            evidence: Evidence::default(),
-        };
-        let (offset, _) = scanner.find(last_seq)?;
-        let mut lines = Lines::new(piece, offset);
-        if offset == piece.start {
-            // The header line stands before the piece's first event.
-            lines.next()?;
-        }
-        let Some(Raw::Line { end, bytes, .. }) = lines.next()? else {
-            return Ok(None);
-        };
-        let line = threadline_session::codec::Line::decode(&bytes);
-        if !line.is_ok_and(|line| line.event.seq == last_seq) {
-            return Ok(None);
-        }
-        if piece.base.is_none() {
-            piece.file.sync_data().at("syncing", &piece.path)?;
-        }
-        Ok(Some(Base {
-            file: base_name(number),
-            bytes: end - piece.start,
-            last_seq,
-        }))
+fn cut_of(pieces: &Pieces, evidence: Evidence, last_seq: u64) -> Result<Option<Base>, FileError> {
+    let number = pieces.holding(last_seq);
+    let Some(piece) = pieces.0.get(number) else {
+        return Ok(None);
+    };
+    let scanner = Scanner { pieces, evidence };
+    let (offset, _) = scanner.find(last_seq)?;
+    let mut lines = Lines::new(piece, offset);
+    if offset == piece.start {
+        // The header line stands before the piece's first event.
+        lines.next()?;
     }
+    let Some(Raw::Line { end, bytes, .. }) = lines.next()? else {
+        return Ok(None);
+    };
+    let line = threadline_session::codec::Line::decode(&bytes);
+    if !line.is_ok_and(|line| line.event.seq == last_seq) {
+        return Ok(None);
+    }
+    if piece.base.is_none() {
+        piece.file.sync_data().at("syncing", &piece.path)?;
+    }
+    Ok(Some(Base {
+        file: base_name(number),
+        bytes: end - piece.start,
+        last_seq,
+    }))
 }

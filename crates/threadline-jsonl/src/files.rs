@@ -113,7 +113,7 @@ impl Files {
         })
     }
 
-    fn evidence(&self, dir: &Path) -> Result<Evidence, BackendError> {
+    pub(crate) fn evidence(&self, dir: &Path) -> Result<Evidence, BackendError> {
         let lock = self.lock_path(dir).map_err(failed)?;
         let hint = Hint::load_at(&*self.vfs, &lock).map_err(failed)?;
         Ok(Evidence::of(hint.as_ref(), &self.vfs.boot_id()))

@@ -25,9 +25,14 @@ impl Files {
     /// # Errors
     /// [`BackendError`].
     pub fn summary(&self, id: &SessionId) -> Result<UserSummary, BackendError> {
-        match self.read_summary(&self.dir(id)).map_err(failed)? {
+        let dir = self.dir(id);
+        match self.read_summary(&dir).map_err(failed)? {
             Found::Summary(summary) => Ok(summary),
-            Found::Nothing | Found::Garbled => Ok(UserSummary::default()),
+            Found::Nothing => Ok(UserSummary::default()),
+            Found::Garbled => Ok(UserSummary {
+                damaged: Some(dir.join(SUMMARY).display().to_string()),
+                ..UserSummary::default()
+            }),
         }
     }
 

@@ -34,6 +34,11 @@ impl Evidence {
         })
     }
 
+    /// Whether event `seq` is known to be on stable storage.
+    pub(crate) fn is_durable(&self, seq: u64) -> bool {
+        self.durable_seq.is_some_and(|durable| seq <= durable)
+    }
+
     /// Whether damage where event `seq` belongs lies in what was never acknowledged.
     fn unsynced(&self, seq: u64) -> bool {
         self.rebooted && self.durable_seq.is_some_and(|durable| seq > durable)

@@ -39,7 +39,9 @@ impl Scanner<'_> {
         if seq <= self.pieces.first_seq(number) {
             return Ok((piece.start, None));
         }
-        let mut lines = Lines::new(piece, near(piece, seq)?);
+        // A batch that is durable, or in a frozen piece, is complete or meant to be as it is.
+        let settled = piece.base.is_some() || self.evidence.is_durable(seq);
+        let mut lines = Lines::new(piece, near(piece, seq, settled)?);
         if lines.offset() == piece.start {
             // The header.
             lines.next()?;
@@ -68,16 +70,19 @@ impl Scanner<'_> {
 }
 
 /// Returns a place in a piece from which event `seq` is not far, by halving the file: numbers only
-/// grow. It is early enough that a batch that holds the event begins behind it.
-fn near(piece: &Piece, seq: u64) -> Result<u64, FileError> {
+/// grow. Unless that is settled, it is early enough that a batch that holds the event begins behind
+/// it.
+fn near(piece: &Piece, seq: u64, settled: bool) -> Result<u64, FileError> {
     let len = piece.len()?;
     if len <= LINEAR_BYTES {
         return Ok(piece.start);
     }
     // Whether a batch is complete is a question only near the end of the file.
-    let last = last_number(piece, len)?;
-    let near_end = last.is_none_or(|last| last < seq.saturating_add(MAX_BATCH_EVENTS));
-    let wanted = if near_end {
+    let near_end = || -> Result<bool, FileError> {
+        let last = last_number(piece, len)?;
+        Ok(last.is_none_or(|last| last < seq.saturating_add(MAX_BATCH_EVENTS)))
+    };
+    let wanted = if !settled && near_end()? {
         seq.saturating_sub(MAX_BATCH_EVENTS)
     } else {
         seq

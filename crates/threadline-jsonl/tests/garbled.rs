@@ -11,7 +11,10 @@
 #[path = "crash/world.rs"]
 mod world;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use threadline_jsonl::{JsonlBackend, JsonlOptions, layout, sim::MemVfs};
 use threadline_session::{Header, Payload, Request, SessionId, Transcript};
@@ -70,7 +73,7 @@ async fn record(store: &SessionStore, id: &SessionId, payloads: Vec<Payload>) {
 /// A session that was interrupted in its third turn, and a fork of it in the second.
 async fn make(vfs: &MemVfs) {
     let store = store(vfs);
-    let header = Header::new(id(1), 1_764_460_800_000, std::path::Path::new("/w").into());
+    let header = Header::new(id(1), 1_764_460_800_000, Path::new("/w").into());
     let writer = store.create(header).await.unwrap();
     let options = AppendOptions::barrier;
     let first = script::plain_turn(1, "first");
@@ -143,7 +146,7 @@ fn garblings(bytes: &[u8]) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
 }
 
 /// A copy of the store without one of its files.
-fn without(vfs: &MemVfs, path: &PathBuf) -> MemVfs {
+fn without(vfs: &MemVfs, path: &Path) -> MemVfs {
     use threadline_jsonl::vfs::Vfs as _;
     let copy = vfs.fork();
     copy.remove_file(path).unwrap();

@@ -226,6 +226,7 @@ fn garbled(id: SessionId, updated_at: u64) -> CatalogueRow {
             parent: None,
             durability: Durability::default(),
             error: None,
+            people_damaged: None,
         },
         stamp: Stamp::default(),
         people: Stamp::default(),

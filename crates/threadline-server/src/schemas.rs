@@ -164,6 +164,7 @@ fn summaries() -> Named {
                         ("seq?", whole()),
                     ])),
                 ),
+                ("peopleDamaged?", text()),
             ]),
         ),
         (

@@ -161,7 +161,8 @@ impl Mend {
 
     /// Returns the line as it is, or a turn end with the value that its chain has now.
     fn kept(&mut self, line: &Line) -> Vec<u8> {
-        if self.changed && line.event.kind == types::TURN_END && line.chain.is_some() {
+        // A line that has lost its checksum gets one again, so that the log is whole.
+        if self.changed && (line.event.kind == types::TURN_END || !line.verified) {
             let seq = line.event.seq;
             let events = std::slice::from_ref(&line.event);
             if let Ok(encoded) = self.encoder.batch(seq, events, line.key.as_deref()) {
@@ -256,8 +257,13 @@ impl SessionStore {
             return Ok(true);
         }
         let report = self.verify(id).await?;
-        let chain = |finding: &Finding| matches!(finding, Finding::Chain { .. });
-        Ok(report.findings.iter().any(chain))
+        let mended = |finding: &Finding| {
+            matches!(
+                finding,
+                Finding::Chain { .. } | Finding::Unchecked { .. } | Finding::Unchained { .. }
+            )
+        };
+        Ok(report.findings.iter().any(mended))
     }
 
     fn not_repaired(&self, id: &SessionId, error: ClaimError) -> RepairError {

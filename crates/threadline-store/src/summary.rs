@@ -22,6 +22,10 @@ pub struct UserSummary {
     pub tags: Vec<String>,
     /// Counts the changes.
     pub revision: u64,
+    /// Where the damaged file is, when what people had set cannot be read. It is moved aside, not
+    /// erased, by the next change.
+    #[serde(skip)]
+    pub damaged: Option<String>,
 }
 
 /// A change of what people set; what is `None` stays.
@@ -144,4 +148,7 @@ pub struct SessionSummary {
     pub durability: Durability,
     /// Why it cannot be used in full.
     pub error: Option<SummaryError>,
+    /// Where the damaged file is, when what people had set cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub people_damaged: Option<String>,
 }

@@ -49,6 +49,7 @@ export interface Summary {
   parent: { id: string; seq: number } | null;
   durability: "step" | "event" | "os";
   error: { code: string; message: string; file?: string; offset?: number; seq?: number } | null;
+  peopleDamaged?: string;
 }
 
 export interface SessionPage {

@@ -1,11 +1,14 @@
 //! `threadline show`: a session by turns, as the model sees it, or line by line.
 
+use serde::Serialize;
 use serde_json::json;
 use threadline_session::{
-    HistoryItem, Request, RequestError, SessionId, TurnItem,
+    HistoryItem, Request, RequestError, SessionId, Turn, TurnItem,
     payload::{AssistantPart, ChunkKind, ContentPart, EndReason, plain_text},
 };
-use threadline_store::{Entry, Inspected, ReadError, ReadPos, SessionStore, SessionSummary};
+use threadline_store::{
+    Entry, Holder, Inspected, ReadError, ReadPos, SessionStore, SessionSummary,
+};
 
 use super::ls::status;
 use crate::{
@@ -27,29 +30,81 @@ pub(crate) async fn show(ui: Ui, store: &SessionStore, args: Show) -> Outcome<Ex
     if let Some(step) = args.request {
         return request(ui, store, &id, step, args.json).await;
     }
-    let inspected = store.inspect(&id).await?;
-    if args.history {
+    let inspected = if args.history {
+        let inspected = store.inspect_turns(&id, drop).await?;
         history(ui, &inspected, args.json)?;
+        inspected
     } else if args.json {
-        let summary = store.summary(&id).await?;
-        ui.json(&json!({
-            "summary": summary,
-            "header": inspected.header,
-            "turns": inspected.view.turns(),
-            "unstored": inspected.unstored,
-            "damage": inspected.damage,
-            "torn": inspected.torn,
-            "unsupported": inspected.unsupported,
-        }))?;
+        as_json(ui, store, &id).await?
     } else {
-        let summary = store.summary(&id).await?;
-        head(ui, &inspected, &summary)?;
-        for turn in inspected.view.turns() {
-            one_turn(ui, turn, inspected.stat.writer.is_some())?;
-        }
-    }
+        by_turns(ui, store, &id).await?
+    };
     troubles(ui, &id, &inspected);
     Ok(Exit::Completed)
+}
+
+/// Prints a session turn by turn, each as soon as it is read.
+async fn by_turns(ui: Ui, store: &SessionStore, id: &SessionId) -> Outcome<Inspected> {
+    let summary = store.summary(id).await?;
+    let writer = store.stat(id).await?.writer;
+    head(ui, writer.as_ref(), &summary)?;
+    if let Some(file) = &summary.people_damaged {
+        ui.warning(&format!(
+            "the title and whatever else was set by hand cannot be read: {file} is damaged. It is \
+             kept, and moved to the session's quarantine by the next change."
+        ));
+    }
+    let mut printed = Ok(());
+    let inspected = store
+        .inspect_turns(id, |turn| {
+            if printed.is_ok() {
+                printed = one_turn(ui, &turn, writer.is_some());
+            }
+        })
+        .await?;
+    printed?;
+    for turn in inspected.view.turns() {
+        one_turn(ui, turn, writer.is_some())?;
+    }
+    Ok(inspected)
+}
+
+/// Prints a session as one JSON object, each turn as soon as it is read.
+async fn as_json(ui: Ui, store: &SessionStore, id: &SessionId) -> Outcome<Inspected> {
+    let summary = store.summary(id).await?;
+    let header = store.header(id).await?.header;
+    ui.print(&format!(
+        "{{\"summary\":{},\"header\":{},\"turns\":[",
+        json_text(&summary)?,
+        json_text(&header)?
+    ))?;
+    let mut printed = Ok(());
+    let mut first = true;
+    let mut print = |turn: &Turn| {
+        let comma = if std::mem::take(&mut first) { "" } else { "," };
+        ui.print(&format!("{comma}{}", json_text(turn)?))
+    };
+    let inspected = store
+        .inspect_turns(id, |turn| {
+            if printed.is_ok() {
+                printed = print(&turn);
+            }
+        })
+        .await?;
+    printed?;
+    inspected.view.turns().iter().try_for_each(print)?;
+    ui.line(&format!(
+        "],\"unstored\":{},\"damage\":{},\"torn\":{},\"unsupported\":{}}}",
+        inspected.unstored,
+        json_text(&inspected.damage)?,
+        json_text(&inspected.torn)?,
+        json_text(&inspected.unsupported)?
+    ))?;
+    Ok(inspected)
+}
+
+fn json_text(value: &impl Serialize) -> Outcome<String> {
+    serde_json::to_string(value).map_err(|error| Failure::new("internal", error.to_string()))
 }
 
 /// Tells what is wrong with a log, and what is only worth knowing.
@@ -88,7 +143,7 @@ fn troubles(ui: Ui, id: &SessionId, inspected: &Inspected) {
     }
 }
 
-fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
+fn head(ui: Ui, writer: Option<&Holder>, row: &SessionSummary) -> Outcome<()> {
     let (tone, word) = status(row.status);
     let title = row
         .title
@@ -125,7 +180,7 @@ fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
         "tokens",
         format!("{} in, {} out", usage.input_tokens, usage.output_tokens),
     ));
-    if let Some(holder) = &inspected.stat.writer {
+    if let Some(holder) = writer {
         facts.push((
             "writer",
             format!("{holder} since {}", text::moment(holder.since)),
@@ -137,7 +192,7 @@ fn head(ui: Ui, inspected: &Inspected, row: &SessionSummary) -> Outcome<()> {
     Ok(())
 }
 
-fn one_turn(ui: Ui, turn: &threadline_session::Turn, written: bool) -> Outcome<()> {
+fn one_turn(ui: Ui, turn: &Turn, written: bool) -> Outcome<()> {
     let reason = match &turn.head.reason {
         Some(EndReason::Error { message, .. }) => format!("failed: {message}"),
         Some(reason) => reason.name().replace('_', " "),

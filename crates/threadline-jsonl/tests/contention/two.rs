@@ -12,9 +12,47 @@ use super::{
 };
 use crate::world::{Fallible, Session, text};
 
-const APPENDS: u64 = 100;
+/// How often each opens the session.
+const ROUNDS: u64 = 40;
+/// Appends of a process that holds on to it, so long that the other one gives up waiting.
+const LONG: u64 = 400;
+/// How often somebody looks whether the other one has had its turn.
+const LOOKS: u32 = 2_000;
 
-/// Appends until it has stored enough, and says what came of each attempt.
+/// Appends what it was to store in one opening, from what it knows of the session.
+async fn append(
+    store: &SessionStore,
+    known: &mut u64,
+    who: Writer,
+    wanted: u64,
+) -> Fallible<&'static str> {
+    let loaded = match store.load(&Session::new(1).id).await {
+        Ok(loaded) => loaded,
+        Err(OpenError::Locked { .. }) => return Ok("locked"),
+        Err(other) => return Err(text(other)),
+    };
+    for n in 0..wanted {
+        let next = event(*known, who, n);
+        let options = AppendOptions::barrier();
+        match loaded.writer.append(*known, vec![next], options).await {
+            Ok(appended) => {
+                say(&format!("stored {} {}", appended.last_seq, who.pid));
+                *known = appended.last_seq + 1;
+            }
+            Err(AppendError::Conflict { expected, actual }) => {
+                if expected != *known || actual <= expected {
+                    return Err(format!("a conflict of {expected} and {actual}"));
+                }
+                *known = actual;
+                return Ok("conflict");
+            }
+            Err(other) => return Err(text(other)),
+        }
+    }
+    Ok("")
+}
+
+/// Opens and appends again and again, and says what came of each attempt.
 pub(super) fn child(root: &Path) -> Fallible<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -29,34 +67,23 @@ pub(super) fn child(root: &Path) -> Fallible<()> {
             pid: u64::from(std::process::id()),
             epoch: 0,
         };
-        let (mut known, mut stored) = (1, 0);
         say("ready");
         std::io::stdin().lock().lines().next();
-        while stored < APPENDS {
-            let loaded = match store.load(&id).await {
-                Ok(loaded) => loaded,
-                Err(OpenError::Locked { .. }) => {
-                    say("locked");
-                    continue;
+        let (mut known, mut round) = (1, 0);
+        while round < ROUNDS {
+            let wanted = if round % 10 == 9 { LONG } else { 1 };
+            let outcome = append(&store, &mut known, who, wanted).await?;
+            if outcome.is_empty() {
+                round += 1;
+            } else {
+                say(outcome);
+            }
+            let before = store.stat(&id).await.map_err(text)?.bytes;
+            for _ in 0..LOOKS {
+                if store.stat(&id).await.map_err(text)?.bytes != before {
+                    break;
                 }
-                Err(other) => return Err(text(other)),
-            };
-            let next = event(known, who, stored);
-            let options = AppendOptions::barrier();
-            match loaded.writer.append(known, vec![next], options).await {
-                Ok(appended) => {
-                    say(&format!("stored {} {}", appended.last_seq, who.pid));
-                    known = appended.last_seq + 1;
-                    stored += 1;
-                }
-                Err(AppendError::Conflict { expected, actual }) => {
-                    if expected != known || actual <= expected {
-                        return Err(format!("a conflict of {expected} and {actual}"));
-                    }
-                    say("conflict");
-                    known = actual;
-                }
-                Err(other) => return Err(text(other)),
+                std::thread::yield_now();
             }
         }
         say("done");
@@ -130,6 +157,7 @@ fn of_two_processes_that_append_at_once_each_stores_what_it_was_told_and_loses_w
         .map(|(line, seq)| (seq, super::writer_of(line).pid))
         .collect();
     assert_eq!(found, stored);
+    assert!(heard.iter().any(|it| it.locked > 0) && heard.iter().any(|it| it.conflicts > 0));
     let losses: Vec<_> = heard.iter().map(|it| (it.locked, it.conflicts)).collect();
     println!(
         "\ncontention: two processes stored {} events; refused (locked, conflict): {losses:?}, in \

@@ -11,7 +11,7 @@ use threadline_jsonl::{Files, LogWriter};
 use threadline_session::{Event, Header, Parent, SessionId, chain::Chain, codec::Encoder};
 use threadline_store::{ClaimError, LogEnd, NewLog};
 
-use crate::world::{Batch, Fallible, Repair, Session, batch, read, state_of, text};
+use crate::world::{Batch, Fallible, Given, Repair, Session, batch, read, state_of, text};
 
 /// A session that is forked, and the event where.
 pub(crate) struct At<'a> {
@@ -105,11 +105,7 @@ impl Session {
     }
 
     /// Brings the session in, piece by piece.
-    pub(crate) fn import(
-        &mut self,
-        files: &Files,
-        pieces: &[(Vec<u8>, Vec<u8>, u64)],
-    ) -> Result<(), ClaimError> {
+    pub(crate) fn import(&mut self, files: &Files, pieces: &[Given]) -> Result<(), ClaimError> {
         let mut import = files.import(&self.id)?;
         for (header, lines, last) in pieces {
             import.header(header)?;
@@ -151,7 +147,7 @@ impl Session {
 }
 
 /// A log of two pieces, as an import takes it, and the session that it makes.
-pub(crate) fn two_pieces(id: SessionId) -> Fallible<(Session, Vec<(Vec<u8>, Vec<u8>, u64)>)> {
+pub(crate) fn two_pieces(id: SessionId) -> Fallible<(Session, Vec<Given>)> {
     let (first, second) = (batch(0, 4, 0), batch(4, 3, 7));
     let root = Session::new(77);
     let mut header = Header::new(id.clone(), 9, Path::new("/w").into());

@@ -49,7 +49,9 @@ impl World {
         };
         let mut own = self.sessions[index].owned();
         own.retain(|line| !others().any(|(_, other)| other.owned().contains(line)));
-        own.iter_mut().for_each(|line| drop(line.pop()));
+        // A checkpoint holds them without LF.
+        own.iter_mut()
+            .for_each(|line| line.truncate(line.len() - 1));
         self.secrets.push((index, own));
     }
 

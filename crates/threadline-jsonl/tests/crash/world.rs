@@ -103,9 +103,12 @@ pub(crate) struct Session {
 pub(crate) struct Repair {
     /// The files of the damaged log.
     pub(crate) old: Vec<(PathBuf, Vec<u8>)>,
-    /// The pieces of the new one: header line, lines, last event.
-    pub(crate) new: Vec<(Vec<u8>, Vec<u8>, u64)>,
+    /// The pieces of the new one.
+    pub(crate) new: Vec<Given>,
 }
+
+/// A piece of a log as it is given to an import: header line, lines, last event.
+pub(crate) type Given = (Vec<u8>, Vec<u8>, u64);
 
 impl Session {
     pub(crate) fn new(number: u32) -> Self {

@@ -96,6 +96,7 @@ pub(super) async fn take_people(store: &SessionStore, summary: &mut SessionSumma
     summary.pinned = user.pinned;
     summary.tags = user.tags;
     summary.revision = user.revision;
+    summary.people_damaged = user.damaged;
 }
 
 fn empty(id: &SessionId) -> SessionSummary {
@@ -119,6 +120,7 @@ fn empty(id: &SessionId) -> SessionSummary {
         parent: None,
         durability: Durability::default(),
         error: None,
+        people_damaged: None,
     }
 }
 

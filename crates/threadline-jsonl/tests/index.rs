@@ -1,0 +1,163 @@
+//! What opening reads: the history, not the log. Counted below the file system, never timed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may fail so"
+)]
+
+use std::{path::Path, sync::Arc};
+
+use threadline_jsonl::{CountingVfs, JsonlBackend, JsonlOptions, RealVfs, layout};
+use threadline_session::{
+    Header, OsPath, Payload, SessionId,
+    payload::{
+        CompactionSummary, ContentPart, OutputStream, SeqRange, ToolOutput, UserMessage, UserSource,
+    },
+};
+use threadline_store::{
+    AppendOptions, Durability, SessionStore, SessionWriter, StoreOptions,
+    contract::script::whole_turn,
+};
+
+const EVERY: u64 = 64 << 10;
+
+fn store(vfs: &CountingVfs, root: &Path) -> SessionStore {
+    let options = JsonlOptions {
+        checkpoint_every: Some(EVERY),
+        ..JsonlOptions::default()
+    };
+    let backend = JsonlBackend::with_vfs(Arc::new(vfs.clone()), root, options).unwrap();
+    let options = StoreOptions {
+        durability: Durability::Step,
+        ..StoreOptions::default()
+    };
+    SessionStore::new(Arc::new(backend), options)
+}
+
+async fn say(writer: &SessionWriter, texts: usize) {
+    let text = "what was said before ".repeat(50);
+    let said = Payload::UserMessage(UserMessage {
+        content: vec![ContentPart::text(text)],
+        source: UserSource::Context,
+    });
+    let noise = Payload::ToolOutput(ToolOutput {
+        call_id: "none".into(),
+        stream: OutputStream::Stdout,
+        delta: "noise ".repeat(100),
+    });
+    for _ in 0..texts {
+        let batch = vec![said.clone(), noise.clone(), noise.clone()];
+        writer
+            .record(batch, AppendOptions::default())
+            .await
+            .unwrap();
+    }
+}
+
+/// Makes a log of about `kib` KiB that is compacted near its end.
+async fn compacted(store: &SessionStore, id: &SessionId, kib: usize) {
+    let header = Header::new(id.clone(), 1, OsPath::from("/"));
+    let writer = store.create(header).await.unwrap();
+    let turn = whole_turn(0, 1, "first");
+    writer
+        .append(0, turn, AppendOptions::barrier())
+        .await
+        .unwrap();
+    say(&writer, kib / 3).await;
+    let to_seq = writer.next_seq().await - 1;
+    let summary = Payload::CompactionSummary(CompactionSummary {
+        summary: vec![ContentPart::text("much was said")],
+        replaces: SeqRange {
+            from_seq: 0,
+            to_seq,
+        },
+        kept: Vec::new(),
+        tokens_before: 1,
+        tokens_after: None,
+        usage: None,
+        algorithm: "test".into(),
+    });
+    writer
+        .record(vec![summary], AppendOptions::barrier())
+        .await
+        .unwrap();
+    // Enough for a checkpoint behind it, and some more. Turns end now and then: the chain needs
+    // every line since the last end.
+    for turn in 2..5 {
+        let next = writer.next_seq().await;
+        let turn = whole_turn(next, turn, "and on");
+        writer
+            .append(next, turn, AppendOptions::barrier())
+            .await
+            .unwrap();
+        say(&writer, 20).await;
+    }
+    writer.flush().await.unwrap();
+}
+
+/// Opens the session and returns the bytes that this has read.
+async fn opened(vfs: &CountingVfs, store: &SessionStore, id: &SessionId) -> (u64, Vec<u8>) {
+    let before = vfs.reads();
+    let loaded = store.load(id).await.unwrap();
+    let read = (vfs.reads() - before).bytes;
+    (read, loaded.writer.with_transcript(|t| t.freeze()).await)
+}
+
+#[tokio::test]
+async fn what_opening_reads_does_not_grow_with_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = CountingVfs::new(Arc::new(RealVfs));
+    let store = store(&vfs, dir.path());
+    let (small, large) = (
+        SessionId::parse("small").unwrap(),
+        SessionId::parse("large").unwrap(),
+    );
+    compacted(&store, &small, 600).await;
+    compacted(&store, &large, 6000).await;
+    let (from_small, _) = opened(&vfs, &store, &small).await;
+    let (from_large, state) = opened(&vfs, &store, &large).await;
+    assert!(
+        from_large < from_small + from_small / 5,
+        "{from_large} bytes for ten times the log, {from_small} bytes for one"
+    );
+
+    // The same without the index, which is made again.
+    let index = layout::session_dir(dir.path(), &large).join(layout::INDEX);
+    let log = layout::session_dir(dir.path(), &large).join(layout::LOG);
+    let log_bytes = std::fs::metadata(&log).unwrap().len();
+    std::fs::remove_file(&index).unwrap();
+    let (without, same) = opened(&vfs, &store, &large).await;
+    assert!(without >= log_bytes, "{without} of {log_bytes} bytes");
+    assert_eq!(same, state);
+    let (again, same) = opened(&vfs, &store, &large).await;
+    assert!(again <= from_large + EVERY, "{again} bytes");
+    assert_eq!(same, state);
+}
+
+#[tokio::test]
+async fn a_fork_costs_the_same_whatever_its_parent_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = CountingVfs::new(Arc::new(RealVfs));
+    let store = store(&vfs, dir.path());
+    let mut costs = Vec::new();
+    for (name, kib) in [("small", 600), ("large", 6000)] {
+        let id = SessionId::parse(name).unwrap();
+        compacted(&store, &id, kib).await;
+        let (reads, counts) = (vfs.reads(), vfs.counts());
+        let child = SessionId::parse(format!("{name}-fork")).unwrap();
+        store.fork(&id, None, child.clone()).await.unwrap();
+        costs.push((vfs.reads() - reads).bytes);
+        let usage = store.usage(&child).await.unwrap();
+        assert!(usage.log + usage.other <= 8 << 10, "{usage:?}");
+        assert_eq!(vfs.shares().copies, 0);
+        assert!(vfs.counts() != counts);
+        // Opening it reads the history of both, once more not the log.
+        let (read, _) = opened(&vfs, &store, &child).await;
+        costs.push(read);
+    }
+    let [small_fork, small_open, large_fork, large_open] = costs.try_into().unwrap();
+    assert!(large_fork < small_fork + (small_fork / 5).max(EVERY));
+    assert!(large_open < small_open + (small_open / 5).max(EVERY));
+}
