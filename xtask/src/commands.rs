@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Failure,
     lanes::{BENCHES, Bench, Env, LANES, Lane, Need, Program, Step, When},
-    place,
+    mutants, place,
     runner::{self, Mode, cargo, command, note, say},
     setup::{self, Setup},
     tally::{Counter, Tally},
@@ -223,7 +223,9 @@ fn run_lane(lane: &Lane, setup: &mut Setup) -> Report {
 }
 
 fn run_step(step: &Step) -> (Tally, Result<(), Failure>) {
-    let mut program = step_command(step);
+    let Some(mut program) = step_command(step) else {
+        return mutants::run();
+    };
     let line = runner::line_of(&program);
     for (name, value) in step.env {
         match value {
@@ -253,7 +255,8 @@ fn run_step(step: &Step) -> (Tally, Result<(), Failure>) {
     (tally, outcome)
 }
 
-fn step_command(step: &Step) -> Command {
+/// Returns the program of a step; `None` for the step that this program takes itself.
+fn step_command(step: &Step) -> Option<Command> {
     let mut program = match step.program {
         Program::Cargo => cargo(),
         Program::Npx => {
@@ -262,9 +265,10 @@ fn step_command(step: &Step) -> Command {
             npx.arg("--no-install").current_dir(place::web());
             npx
         }
+        Program::Mutants => return None,
     };
     program.args(step.args.split_whitespace());
-    program
+    Some(program)
 }
 
 /// Prints the table and, as the very last line, the sums.

@@ -42,6 +42,8 @@ pub(crate) enum Program {
     Cargo,
     /// A program of the page's packages, in `web/`.
     Npx,
+    /// What [`crate::mutants`] does.
+    Mutants,
 }
 
 /// A variable that a step's program sees.
@@ -217,6 +219,18 @@ pub(crate) const LANES: &[Lane] = &[
             ),
             &[("THREADLINE_POWER_CUTS", Env::Default("50"))],
         )],
+    },
+    Lane {
+        name: "mutants",
+        about: "seeded bugs of the store, each of which a test must catch",
+        when: When::Full,
+        needs: &[],
+        steps: &[Step {
+            program: Program::Mutants,
+            args: "",
+            env: &[],
+            counter: Counter::CargoTest,
+        }],
     },
     Lane {
         name: "postgres",

@@ -1,6 +1,7 @@
 //! Every chore behind one door: `cargo xtask run | build | web | test | bench | fmt | lint`.
 //!
 //! - [`lanes`] is the table of what `test` and `bench` run; a new lane is one row there.
+//! - [`mutants`] seeds bugs into a copy of the store and expects the tests to catch each.
 //! - [`setup`] installs what is missing and builds what is stale, and says so.
 //! - [`runner`] starts programs in process groups of their own and streams what they print.
 //! - [`tally`] reads the counts out of what test programs print.
@@ -13,6 +14,7 @@
 
 mod commands;
 mod lanes;
+mod mutants;
 mod place;
 mod runner;
 mod setup;

@@ -196,6 +196,37 @@ pub(crate) fn streamed(
     mut command: Command,
     mut on_line: impl FnMut(&str),
 ) -> Result<ExitStatus, Failure> {
+    if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        command
+            .env("CARGO_TERM_COLOR", "always")
+            .env("FORCE_COLOR", "1");
+    }
+    watched(command, |bytes| {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(bytes).and_then(|()| out.flush());
+        on_line(&text_of(bytes));
+    })
+}
+
+/// Runs a command in a group of its own and returns the lines it printed, none of which is shown.
+///
+/// # Errors
+/// A sentence when it cannot be started or watched.
+pub(crate) fn captured(mut command: Command) -> Result<(ExitStatus, Vec<String>), Failure> {
+    command.env("CARGO_TERM_COLOR", "never");
+    let mut lines = Vec::new();
+    let status = watched(command, |bytes| lines.push(text_of(bytes)))?;
+    Ok((status, lines))
+}
+
+/// Returns a line without its end.
+fn text_of(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.trim_end_matches(['\n', '\r']).to_owned()
+}
+
+/// Runs a command in a group of its own and calls `on_line` for each line it prints.
+fn watched(mut command: Command, mut on_line: impl FnMut(&[u8])) -> Result<ExitStatus, Failure> {
     let line = line_of(&command);
     let failed = |e: io::Error| format!("`{line}` cannot be run: {e}");
     // One pipe for both streams keeps their lines in order.
@@ -205,11 +236,6 @@ pub(crate) fn streamed(
         .stdout(writer.try_clone().map_err(failed)?)
         .stderr(writer)
         .process_group(0);
-    if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-        command
-            .env("CARGO_TERM_COLOR", "always")
-            .env("FORCE_COLOR", "1");
-    }
     let mut child = command.spawn().map_err(failed)?;
     // The command holds the write end too; with it the reader would never see the end.
     drop(command);
@@ -221,7 +247,7 @@ pub(crate) fn streamed(
     let mut looked = Instant::now();
     loop {
         match lines.recv_timeout(LOOK) {
-            Ok(bytes) => pass_on(&bytes, &mut on_line),
+            Ok(bytes) => on_line(&bytes),
             Err(RecvTimeoutError::Timeout) => {}
             // All has been said; it remains to wait.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
@@ -242,7 +268,7 @@ pub(crate) fn streamed(
         let Ok(bytes) = lines.recv_timeout(left) else {
             break;
         };
-        pass_on(&bytes, &mut on_line);
+        on_line(&bytes);
     }
     Ok(status)
 }
@@ -271,10 +297,4 @@ fn read_lines(reader: PipeReader) -> Receiver<Vec<u8>> {
         }
     });
     lines
-}
-
-fn pass_on(bytes: &[u8], on_line: &mut impl FnMut(&str)) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(bytes).and_then(|()| out.flush());
-    on_line(String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']));
 }

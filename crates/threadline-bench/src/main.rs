@@ -35,7 +35,8 @@ Usage: threadline-bench [--big] [--fresh] [--list] [ROW]...
   --fresh  make the data anew
   --list   print the rows
 
-Arguments are also taken from the variable THREADLINE_BENCH.
+Arguments are also taken from the variable THREADLINE_BENCH. THREADLINE_BIN names a `threadline` to
+measure instead of one that is built now.
 ";
 
 /// Where things are, and how much is measured.

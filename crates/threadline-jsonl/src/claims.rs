@@ -18,7 +18,7 @@ use crate::{
     files::{Files, claim_failed},
     hint::Hint,
     index::IndexWriter,
-    layout::{LOG, lock_name},
+    layout::{LOG, NEW_LOCK, TURNSTILE, lock_name},
     limits::LOCK_TRIES,
     log::LogWriter,
     vfs::{At as _, FileError, Mode, VfsFile},
@@ -134,6 +134,7 @@ impl Files {
             since: self.vfs.now_ms(),
             durable_seq: before.and_then(|before| before.durable_seq),
             failed: false,
+            unsettled: false,
         }
     }
 
@@ -149,12 +150,18 @@ impl Files {
     fn claimed(&self, dir: PathBuf, lock: Lock) -> Result<LogWriter, ClaimError> {
         let before = Hint::load(&*lock.file).at("reading", &lock.path);
         let before = before.map_err(claim_failed)?;
+        // Under the lock, and not when it begins: whoever takes over meanwhile puts another file
+        // in its place, which is not this writer's to touch.
+        let log = dir.join(LOG);
+        let opened = self.vfs.open(&log, Mode::Append).at("opening", &log);
+        let opened = opened.map_err(claim_failed)?;
         Ok(LogWriter {
             files: self.clone(),
             vfs: self.vfs.clone(),
             hint: self.new_hint(before.as_ref()),
             durable_seq: before.as_ref().and_then(|before| before.durable_seq),
-            doubted: before.is_none_or(|before| before.failed),
+            doubted: before.is_none_or(|before| before.failed || before.unsettled),
+            opened: Some(opened),
             renew: self.haunted(&dir, lock.number),
             dir,
             file: None,
@@ -192,35 +199,56 @@ impl Files {
             Err(ClaimError::Locked { holder }) => holder,
             claimed => return claimed,
         };
+        let Some(_turn) = self.turnstile(&dir)? else {
+            return Err(ClaimError::Locked { holder: held });
+        };
         let number = self.lock_number(&dir).map_err(claim_failed)?;
         let record = Hint::load_at(&*self.vfs, &dir.join(lock_name(number)));
         let record = record.map_err(claim_failed)?;
         let path = dir.join(lock_name(number + 1));
-        let file = match self.vfs.open(&path, Mode::CreateNew) {
-            Ok(_) => {
-                // A handle that only appends cannot overwrite the record.
-                let opened = self.vfs.open(&path, Mode::ReadWrite).at("opening", &path);
-                opened.map_err(claim_failed)?
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(ClaimError::Locked { holder: held });
-            }
-            Err(error) => return Err(error).at("creating", &path).map_err(claim_failed),
-        };
-        if !self.try_hard(&*file, &path)? {
-            return Err(ClaimError::Locked { holder: held });
-        }
-        // From here on the other one is fenced. What was known of its log is known here too.
-        if let Some(record) = record {
-            let noted = record.write(&*file, &path);
-            noted
-                .and_then(|()| file.sync_data().at("syncing", &path))
-                .map_err(claim_failed)?;
-        }
+        let file = self
+            .next_lock(&dir, &path, record.as_ref())
+            .map_err(claim_failed)?;
+        // From here on the other one is fenced.
         let number = number + 1;
         let mut writer = self.claimed(dir, Lock { file, path, number })?;
         writer.renew = true;
         Ok(writer)
+    }
+
+    /// Makes a lock file that is locked, and that says what the one before it said, in one step:
+    /// what was known of a failed sync must not be lost with whoever dies here.
+    fn next_lock(
+        &self,
+        dir: &Path,
+        path: &Path,
+        record: Option<&Hint>,
+    ) -> Result<Box<dyn VfsFile>, FileError> {
+        let new = dir.join(NEW_LOCK);
+        match self.vfs.remove_file(&new) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).at("removing", &new),
+        }
+        let file = self.vfs.open(&new, Mode::ReadWrite).at("creating", &new)?;
+        if let Some(record) = record {
+            record.write(&*file, &new)?;
+        }
+        file.sync_data().at("syncing", &new)?;
+        if !file.try_lock(true).at("locking", &new)? {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock)).at("locking", &new);
+        }
+        self.vfs.rename(&new, path).at("renaming", &new)?;
+        Ok(file)
+    }
+
+    /// Waits for the turn to change which files a log is made of, or to add a lock file: with it
+    /// held, nobody is fenced between a look and the change. `None` when somebody else keeps it.
+    pub(crate) fn turnstile(&self, dir: &Path) -> Result<Option<Box<dyn VfsFile>>, ClaimError> {
+        let path = dir.join(TURNSTILE);
+        let file = self.vfs.open(&path, Mode::ReadWrite).at("opening", &path);
+        let file = file.map_err(claim_failed)?;
+        Ok(self.try_hard(&*file, &path)?.then_some(file))
     }
 
     /// Who has fenced a writer off.

@@ -6,16 +6,15 @@ use std::{
 };
 
 use threadline_session::{Base, Header, SessionId};
-use threadline_store::{BackendError, ClaimError, NewLog};
+use threadline_store::{BackendError, ClaimError, Entry, NewLog, ReadPos};
 
 use crate::{
     claims::Lock,
     files::{Files, claim_failed, failed},
     index::IndexWriter,
-    layout::{self, INDEX, LOG, NEW_LOG, base_index_name, base_name},
-    lines::{Lines, Raw},
+    layout::{self, INDEX, LOG, NEW_LOG, base_name, index_of},
     log::LogWriter,
-    pieces::Pieces,
+    pieces::{Piece, Pieces},
     scan::{Evidence, Scanner},
     vfs::{At as _, FileError, Mode, VfsFile, append_all},
 };
@@ -172,7 +171,7 @@ impl Files {
         let pieces = pieces.ok_or(ClaimError::NotFound)?;
         let mut shared = Vec::new();
         for (number, piece) in pieces.0.iter().enumerate() {
-            if base_name(number) == base.file {
+            if fork_name(piece, number) == base.file {
                 shared.push((piece.path.clone(), base));
                 return Ok(Some((shared, parent)));
             }
@@ -194,24 +193,28 @@ impl Files {
         parent: &Path,
         shared: &[(PathBuf, Base)],
     ) -> Result<(), FileError> {
-        for (number, (from, base)) in shared.iter().enumerate() {
-            let to = dir.join(base_name(number));
-            self.share(from, &to, base.bytes)?;
-            // Best effort: the checkpoints of the prefix spare the fork reading it.
-            let index = match from.file_name().is_some_and(|name| name == LOG) {
-                true => parent.join(INDEX),
-                false => parent.join(base_index_name(number)),
+        for (from, base) in shared {
+            let linked = self.share(from, &dir.join(&base.file), base.bytes)?;
+            // Best effort: the checkpoints of the prefix spare the fork reading it. Whoever writes
+            // the index begins another one once it is shared.
+            let name = from.file_name().unwrap_or_default().to_string_lossy();
+            let index = match name.as_ref() {
+                LOG => parent.join(INDEX),
+                base => parent.join(index_of(base)),
             };
-            let own = dir.join(base_index_name(number));
+            let own = dir.join(index_of(&base.file));
             let _ = self.vfs.remove_file(&own);
-            let _ = self.vfs.hard_link(&index, &own);
+            if linked {
+                let _ = self.vfs.hard_link(&index, &own);
+            }
         }
         // Before the log that needs them.
         self.vfs.sync_dir(dir).at("syncing", dir)
     }
 
-    /// Gives a file a second name, or copies its first bytes durably where that is refused.
-    pub(crate) fn share(&self, from: &Path, to: &Path, bytes: u64) -> Result<(), FileError> {
+    /// Gives a file a second name, or copies its first bytes durably where that is refused. Returns
+    /// whether it is the same file.
+    pub(crate) fn share(&self, from: &Path, to: &Path, bytes: u64) -> Result<bool, FileError> {
         // An attempt that died here may have left one.
         match self.vfs.remove_file(to) {
             Ok(()) => {}
@@ -219,9 +222,9 @@ impl Files {
             Err(error) => return Err(error).at("removing", to),
         }
         match self.vfs.hard_link(from, to) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error).at("linking", from),
-            Err(_) => self.copy(from, to, bytes),
+            Err(_) => self.copy(from, to, bytes).map(|()| false),
         }
     }
 
@@ -241,7 +244,15 @@ impl Files {
     /// Writes a whole log beside its place, then moves it there: it exists with its header and its
     /// first batch, or not at all.
     fn write_new(&self, dir: &Path, lock: Lock, bytes: &[u8]) -> Result<LogWriter, FileError> {
-        let file = self.replace_log(dir, bytes)?;
+        let file = match self.replace_log(dir, bytes) {
+            Ok(file) => file,
+            Err(error) => {
+                // It may be in its place and not durable there. Best effort: whoever asked is told
+                // that nothing was made.
+                let _ = self.vfs.remove_file(&dir.join(LOG));
+                return Err(error);
+            }
+        };
         Ok(LogWriter {
             files: self.clone(),
             vfs: self.vfs.clone(),
@@ -253,6 +264,7 @@ impl Files {
             hint: self.new_hint(None),
             durable_seq: None,
             doubted: false,
+            opened: None,
             renew: false,
             last_seq: None,
             index: IndexWriter::default(),
@@ -304,26 +316,32 @@ fn cut_of(pieces: &Pieces, evidence: Evidence, last_seq: u64) -> Result<Option<B
     let Some(piece) = pieces.0.get(number) else {
         return Ok(None);
     };
+    // As a reader sees it: nothing torn, nothing in doubt, no part of a batch that is not whole.
     let scanner = Scanner { pieces, evidence };
-    let (offset, _) = scanner.find(last_seq)?;
-    let mut lines = Lines::new(piece, offset);
-    if offset == piece.start {
-        // The header line stands before the piece's first event.
-        lines.next()?;
-    }
-    let Some(Raw::Line { end, bytes, .. }) = lines.next()? else {
+    let page = scanner.page(ReadPos::at(last_seq), 1)?;
+    let end = page.entries.iter().find_map(|entry| match entry {
+        Entry::Line(line, place) if line.event.seq == last_seq => {
+            Some(place.at + u64::from(place.len))
+        }
+        _ => None,
+    });
+    let Some(end) = end else {
         return Ok(None);
     };
-    let line = threadline_session::codec::Line::decode(&bytes);
-    if !line.is_ok_and(|line| line.event.seq == last_seq) {
-        return Ok(None);
-    }
     if piece.base.is_none() {
         piece.file.sync_data().at("syncing", &piece.path)?;
     }
     Ok(Some(Base {
-        file: base_name(number),
+        file: fork_name(piece, number),
         bytes: end - piece.start,
         last_seq,
     }))
+}
+
+/// Returns the name that a part of a log has in the folder of a fork.
+fn fork_name(piece: &Piece, number: usize) -> String {
+    piece
+        .base
+        .as_ref()
+        .map_or_else(|| base_name(number), |base| base.file.clone())
 }

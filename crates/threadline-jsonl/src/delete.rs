@@ -7,20 +7,19 @@ use threadline_store::{BackendError, ClaimError};
 
 use crate::{
     files::{Files, claim_failed, failed},
-    layout::{DELETED, LOG, base_index_name, base_name},
+    hint::Hint,
+    layout::{DELETED, LOCK, LOG, QUARANTINE, index_of},
     pieces::Pieces,
-    vfs::{At as _, FileError},
+    vfs::{At as _, FileError, Meta, Mode},
 };
 
 /// A file that is deleted here and that others go on using as their prefix.
 struct Shared {
-    /// Its number in their logs.
-    number: usize,
     from: PathBuf,
     /// How much of it they use together.
     bytes: u64,
-    /// Their folders.
-    users: Vec<PathBuf>,
+    /// Their folders, and its name there.
+    users: Vec<(PathBuf, String)>,
 }
 
 impl Files {
@@ -29,11 +28,21 @@ impl Files {
     /// # Errors
     /// [`ClaimError`].
     pub fn delete(&self, id: &SessionId) -> Result<(), ClaimError> {
-        let claim = self.claim(id)?;
-        let dir = claim.dir;
+        let mut claim = self.claim(id)?;
+        let dir = claim.dir.clone();
         let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
             return Err(ClaimError::NotFound);
         };
+        let holder = || Hint::load_at(&*self.vfs, &claim.lock.path).ok().flatten();
+        let locked = |holder: Option<Hint>| ClaimError::Locked {
+            holder: holder.unwrap_or_default().holder(),
+        };
+        let Some(_turn) = self.turnstile(&dir)? else {
+            return Err(locked(holder()));
+        };
+        if claim.check_taken().is_err() {
+            return Err(locked(self.current_hint(&dir)));
+        }
         for shared in self.shared(&dir).map_err(ClaimError::Backend)? {
             self.trim(&shared).map_err(claim_failed)?;
         }
@@ -47,69 +56,131 @@ impl Files {
         remove().map_err(claim_failed)
     }
 
-    /// Finds files of a log of which forks use only a part.
+    fn current_hint(&self, dir: &Path) -> Option<Hint> {
+        let path = self.lock_path(dir).ok()?;
+        Hint::load_at(&*self.vfs, &path).ok().flatten()
+    }
+
+    /// Finds files of a session, logs from before a repair included, of which forks use a part.
     fn shared(&self, dir: &Path) -> Result<Vec<Shared>, BackendError> {
-        // A damaged log may be deleted too; what cannot be read of it is shared with nobody.
-        let Ok(Some(pieces)) = Pieces::open(&*self.vfs, dir) else {
-            return Ok(Vec::new());
-        };
-        let mut shared = Vec::new();
-        for (number, piece) in pieces.0.iter().enumerate() {
-            let meta = self.vfs.metadata(&piece.path).at("looking at", &piece.path);
-            let Some(meta) = meta.map_err(failed)?.filter(|meta| meta.links > 1) else {
-                continue;
-            };
-            let mut users = Vec::new();
-            let mut bytes = 0;
-            let mut owned = false;
-            for other in self.ids()? {
-                let other = self.dir(&other);
-                if other == dir {
-                    continue;
+        let mut files = Vec::new();
+        for folder in [dir.to_owned(), dir.join(QUARANTINE)] {
+            for entry in self.vfs.list(&folder).unwrap_or_default() {
+                let path = folder.join(&entry.name);
+                let log = entry.name.to_string_lossy().ends_with(".jsonl");
+                let meta = self.vfs.metadata(&path).at("looking at", &path);
+                if let Some(meta) = meta.map_err(failed)?
+                    && log
+                    && meta.links > 1
+                    && !files
+                        .iter()
+                        .any(|(_, known): &(_, Meta)| known.inode == meta.inode)
+                {
+                    files.push((path, meta));
                 }
-                let same = |name: &str| {
-                    let found = self.vfs.metadata(&other.join(name)).ok().flatten();
-                    found.is_some_and(|found| found.inode == meta.inode)
-                };
-                owned |= same(LOG);
-                if same(&base_name(number)) {
-                    let pieces = self.pieces(&other)?;
-                    let base = pieces.0.get(number).and_then(|piece| piece.base.as_ref());
-                    bytes = bytes.max(base.map_or(0, |base| base.bytes));
-                    users.push(other);
-                }
-            }
-            if !owned && !users.is_empty() && bytes < meta.len {
-                shared.push(Shared {
-                    number,
-                    from: piece.path.clone(),
-                    bytes,
-                    users,
-                });
             }
         }
-        Ok(shared)
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found: Vec<(Shared, bool)> = files
+            .iter()
+            .map(|(path, _)| {
+                let shared = Shared {
+                    from: path.clone(),
+                    bytes: 0,
+                    users: Vec::new(),
+                };
+                (shared, false)
+            })
+            .collect();
+        for other in self.session_dirs()? {
+            if other != dir {
+                self.look_for(&files, &mut found, &other)?;
+            }
+        }
+        Ok(found
+            .into_iter()
+            .zip(files)
+            .filter(|((shared, owned), (_, meta))| {
+                !owned && !shared.users.is_empty() && shared.bytes < meta.len
+            })
+            .map(|((shared, _), _)| shared)
+            .collect())
+    }
+
+    /// Looks in another session's folder for the same files.
+    fn look_for(
+        &self,
+        files: &[(PathBuf, Meta)],
+        found: &mut [(Shared, bool)],
+        other: &Path,
+    ) -> Result<(), BackendError> {
+        let mut pieces = None;
+        for entry in self.vfs.list(other).unwrap_or_default() {
+            let name = entry.name.to_string_lossy().into_owned();
+            let path = other.join(&entry.name);
+            if !name.ends_with(".jsonl") {
+                continue;
+            }
+            let meta = self.vfs.metadata(&path).at("looking at", &path);
+            let Some(meta) = meta.map_err(failed)? else {
+                continue;
+            };
+            let at = files.iter().position(|(_, file)| file.inode == meta.inode);
+            let Some((shared, owned)) = at.and_then(|at| found.get_mut(at)) else {
+                continue;
+            };
+            if name == LOG {
+                *owned = true;
+                continue;
+            }
+            if pieces.is_none() {
+                pieces = Some(Pieces::open(&*self.vfs, other).map_err(failed)?);
+            }
+            let Some(Some(pieces)) = &pieces else {
+                // A fork that was never finished, by somebody who is gone: it uses nothing.
+                if self.is_abandoned(other) {
+                    let _ = self.remove_tree(other);
+                }
+                continue;
+            };
+            let base = pieces.0.iter().filter_map(|piece| piece.base.as_ref());
+            if let Some(base) = base.into_iter().find(|base| base.file == name) {
+                shared.bytes = shared.bytes.max(base.bytes);
+                shared.users.push((other.to_owned(), name));
+            } else {
+                // It was a part of the log before a repair.
+                let _ = self.vfs.remove_file(&path);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_abandoned(&self, dir: &Path) -> bool {
+        let path = dir.join(LOCK);
+        match self.vfs.open(&path, Mode::Read) {
+            Ok(file) => matches!(file.try_lock(true), Ok(true)),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
     }
 
     /// Gives the forks a copy that ends where the last of them does.
     fn trim(&self, shared: &Shared) -> Result<(), FileError> {
-        let name = base_name(shared.number);
         let mut copy: Option<PathBuf> = None;
-        for dir in &shared.users {
+        for (dir, name) in &shared.users {
             let new = dir.join(format!("{name}.new"));
             match &copy {
-                Some(copy) => self.share(copy, &new, shared.bytes)?,
+                Some(copy) => drop(self.share(copy, &new, shared.bytes)?),
                 None => {
                     let _ = self.vfs.remove_file(&new);
                     self.copy(&shared.from, &new, shared.bytes)?;
                 }
             }
-            let to = dir.join(&name);
+            let to = dir.join(name);
             self.vfs.rename(&new, &to).at("renaming", &new)?;
             // It tells of what lies behind the part that is kept.
-            let _ = self
-                .vfs
-                .remove_file(&dir.join(base_index_name(shared.number)));
+            let _ = self.vfs.remove_file(&dir.join(index_of(name)));
             self.vfs.sync_dir(dir).at("syncing", dir)?;
             copy = Some(to);
         }

@@ -176,7 +176,10 @@ impl Files {
         limit: u64,
     ) -> Result<Option<Checkpoint>, BackendError> {
         let dir = self.dir(id);
+        let evidence = self.evidence(&dir)?;
         let pieces = self.pieces(&dir)?;
+        // What may be lost, or is not to be believed, is for the decoder to look at.
+        let limit = limit.min(evidence.trusted());
         index::newest(&*self.vfs, &dir, &pieces, limit).map_err(failed)
     }
 
@@ -289,10 +292,20 @@ impl Files {
     /// # Errors
     /// [`BackendError`].
     pub fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
+        let mut found = Vec::new();
+        for dir in self.session_dirs()? {
+            let name = dir.file_name().and_then(|name| name.to_str());
+            found.extend(self.id_of(&dir, name.unwrap_or_default())?);
+        }
+        Ok(found)
+    }
+
+    /// Returns the folders in which sessions are kept, or may be, in no order.
+    pub(crate) fn session_dirs(&self) -> Result<Vec<PathBuf>, BackendError> {
         let top = self.root.join(layout::SESSIONS);
         let mut found = Vec::new();
         for first in self.folders(&top)? {
-            let depth = if first == layout::OTHER { 1 } else { 2 };
+            let depth = if first == layout::OTHER { 2 } else { 3 };
             let mut level = vec![top.join(&first)];
             for _ in 0..depth {
                 let mut below = Vec::new();
@@ -301,11 +314,7 @@ impl Files {
                 }
                 level = below;
             }
-            for dir in level {
-                for name in self.folders(&dir)? {
-                    found.extend(self.id_of(&dir.join(&name), &name)?);
-                }
-            }
+            found.extend(level);
         }
         Ok(found)
     }

@@ -38,6 +38,10 @@ pub struct Hint {
     /// read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
+    /// Whether the record on stable storage may still be one that says `failed`: it is to be
+    /// synced before anything is acknowledged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
 }
 
 impl Hint {
@@ -125,6 +129,7 @@ mod tests {
             since: 9,
             durable_seq: Some(41),
             failed: false,
+            unsettled: false,
         };
         let record = hint.encode().unwrap();
         assert_eq!(record.len(), HINT_BYTES);

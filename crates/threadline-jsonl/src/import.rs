@@ -11,13 +11,15 @@ use threadline_store::{BackendError, ClaimError};
 use crate::{
     files::{Files, claim_failed, failed},
     hint::Hint,
-    layout::{INDEX, LOCK, LOG, QUARANTINE, REPAIR, base_index_name, base_name},
+    layout::{INDEX, LOCK, LOG, QUARANTINE, REPAIR, index_of, is_base_name},
     log::LogWriter,
     pieces::Pieces,
     vfs::{At as _, FileError, Mode, VfsFile, append_all},
 };
 
 struct Piece {
+    /// Its name in the end, as the header behind it says.
+    name: Option<String>,
     path: PathBuf,
     file: Box<dyn VfsFile>,
     bytes: u64,
@@ -100,10 +102,16 @@ impl LogImport {
     /// # Errors
     /// [`BackendError`], also when the header does not continue the piece before.
     pub fn header(&mut self, line: &[u8]) -> Result<(), BackendError> {
+        if self.claim.is_some() && !self.pieces.is_empty() {
+            return Err(self.invalid("a repaired log is one file".into()));
+        }
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let (header, _) = Header::decode(text).map_err(|error| self.invalid(error.to_string()))?;
+        let known = |name: &String| self.pieces.iter().any(|p| p.name.as_ref() == Some(name));
+        let wanted = header.base.as_ref().map(|base| base.file.clone());
+        let name = wanted.filter(|name| is_base_name(name) && !known(name));
         let before = self.pieces.last().map(|piece| Base {
-            file: base_name(self.pieces.len() - 1),
+            file: name.clone().unwrap_or_default(),
             bytes: piece.bytes,
             last_seq: piece.last_seq.unwrap_or(0),
         });
@@ -125,10 +133,14 @@ impl LogImport {
                 header.base
             )));
         }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.name = name;
+        }
         let path = self.dir.join(format!("piece-{}", self.pieces.len()));
         let file = self.files.vfs.open(&path, Mode::CreateNew);
         let file = file.at("creating", &path).map_err(failed)?;
         self.pieces.push(Piece {
+            name: None,
             path,
             file,
             bytes: 0,
@@ -166,7 +178,17 @@ impl LogImport {
                 self.invalid("it does not begin with a header".into()),
             ));
         };
-        if self.claim.is_some() {
+        if let Some(claim) = &mut self.claim {
+            let dir = self.files.dir(&self.id);
+            let turn = self.files.turnstile(&dir)?;
+            if turn.is_none() || claim.check_taken().is_err() {
+                let holder = Hint::load_at(
+                    &*self.files.vfs,
+                    &self.files.lock_path(&dir).map_err(claim_failed)?,
+                );
+                let holder = holder.map_err(claim_failed)?.unwrap_or_default().holder();
+                return Err(ClaimError::Locked { holder });
+            }
             self.swap(own).map_err(claim_failed)?;
             let _ = self.files.remove_tree(&self.dir);
         } else {
@@ -181,21 +203,26 @@ impl LogImport {
         let vfs = &self.files.vfs;
         for (number, piece) in self.pieces.iter().enumerate() {
             piece.file.sync_data().at("syncing", &piece.path)?;
-            let name = if number == own {
-                LOG.to_owned()
-            } else {
-                base_name(number)
-            };
-            let to = self.dir.join(name);
+            let name = piece.name.as_deref().filter(|_| number != own);
+            let to = self.dir.join(name.unwrap_or(LOG));
             vfs.rename(&piece.path, &to).at("renaming", &piece.path)?;
         }
-        self.note(&self.dir.join(LOCK))?;
         vfs.sync_dir(&self.dir).at("syncing", &self.dir)?;
         let place = self.files.dir(&self.id);
         // What a creation that died has left holds no log, or the session would not be free.
         self.files.remove_tree(&place)?;
         vfs.rename(&self.dir, &place).at("renaming", &self.dir)?;
-        self.files.sync_place(&place)
+        if let Err(error) = self.files.sync_place(&place) {
+            // Best effort: whoever asked is told that nothing was brought in.
+            let _ = self.files.remove_tree(&place);
+            return Err(error);
+        }
+        // Behind all else: the record says what is on stable storage. Without one it is only less
+        // evidence.
+        if let Err(error) = self.note(&place.join(LOCK)) {
+            tracing::warn!(%error, "the lock record could not be written");
+        }
+        Ok(())
     }
 }
 
@@ -251,17 +278,18 @@ impl LogImport {
         vfs.sync_dir(&dir).at("syncing", &dir)?;
         // The checkpoints are of another log.
         let _ = vfs.remove_file(&dir.join(INDEX));
-        for (number, piece) in self.pieces.iter().enumerate() {
-            let name = if number == own {
-                // What the log needs is there before it.
-                vfs.sync_dir(&dir).at("syncing", &dir)?;
-                LOG.to_owned()
-            } else {
-                let _ = vfs.remove_file(&dir.join(base_index_name(number)));
-                base_name(number)
-            };
-            let to = dir.join(name);
+        if let Some(piece) = self.pieces.get(own) {
+            let to = dir.join(LOG);
             vfs.rename(&piece.path, &to).at("renaming", &piece.path)?;
+        }
+        // The new log is one file, which needs none of these any more.
+        for base in old
+            .iter()
+            .flat_map(|old| &old.0)
+            .filter_map(|p| p.base.as_ref())
+        {
+            let _ = vfs.remove_file(&dir.join(&base.file));
+            let _ = vfs.remove_file(&dir.join(index_of(&base.file)));
         }
         self.note(&files.lock_path(&dir)?)?;
         files.sync_place(&dir)

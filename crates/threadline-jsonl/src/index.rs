@@ -11,7 +11,7 @@ use threadline_session::codec::crc32c;
 use threadline_store::{Checkpoint, ReadPos};
 
 use crate::{
-    layout::{INDEX, base_index_name},
+    layout::{INDEX, index_of},
     limits::{MAX_CHECKPOINT_BYTES, MAX_LINE_BYTES},
     pieces::Pieces,
     vfs::{At as _, FileError, Mode, Vfs, VfsFile, append_all, read_full},
@@ -112,8 +112,12 @@ pub(crate) fn newest(
     pieces: &Pieces,
     limit: u64,
 ) -> Result<Option<Checkpoint>, FileError> {
-    let below = (0..pieces.0.len().saturating_sub(1)).rev();
-    let names = std::iter::once(INDEX.to_owned()).chain(below.map(base_index_name));
+    let below = pieces
+        .0
+        .iter()
+        .rev()
+        .filter_map(|piece| piece.base.as_ref());
+    let names = std::iter::once(INDEX.to_owned()).chain(below.map(|base| index_of(&base.file)));
     for name in names {
         let path = dir.join(name);
         // A cache that is not to be had is as good as none.
@@ -191,7 +195,10 @@ impl IndexWriter {
             return Ok(());
         };
         let root = pieces.0.first().map(|piece| piece.header_line.as_slice());
-        let (file, end) = match self.file.take() {
+        // A fork may share the file by now, and what is written from here on is not for it.
+        let meta = vfs.metadata(&path).at("looking at", &path)?;
+        let ours = meta.is_some_and(|meta| meta.links < 2 && meta.len == self.end);
+        let (file, end) = match self.file.take().filter(|_| ours) {
             Some(file) => (file, self.end),
             None => open(vfs, &path)?,
         };
@@ -217,7 +224,10 @@ impl IndexWriter {
 
 /// Opens an index for appending: the one that is there if its end is intact, else a new one.
 fn open(vfs: &dyn Vfs, path: &Path) -> Result<(Box<dyn VfsFile>, u64), FileError> {
-    if let Ok(file) = vfs.open(path, Mode::Append) {
+    let shared = vfs.metadata(path).at("looking at", path)?;
+    if shared.is_none_or(|meta| meta.links < 2)
+        && let Ok(file) = vfs.open(path, Mode::Append)
+    {
         let len = file.len().at("measuring", path)?;
         if len == 0 || trailer_at(&*file, len).at("reading", path)?.is_some() {
             return Ok((file, len));

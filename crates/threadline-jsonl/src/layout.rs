@@ -15,6 +15,11 @@ use crate::limits::MAX_NAME_BYTES;
 
 /// The log inside a session's folder.
 pub const LOG: &str = "log.jsonl";
+/// Locked by whoever changes which files a log is made of, or adds a lock file.
+pub(crate) const TURNSTILE: &str = "turnstile";
+/// A lock file that is being made.
+pub(crate) const NEW_LOCK: &str = "lock.new";
+
 /// A frozen prefix that a log continues, by its number in the log.
 pub(crate) fn base_name(number: usize) -> String {
     format!("base-{number}.jsonl")
@@ -32,8 +37,10 @@ pub(crate) fn is_base_name(name: &str) -> bool {
 
 /// The checkpoints of a log, and those of a prefix by its number.
 pub const INDEX: &str = "index";
-pub(crate) fn base_index_name(number: usize) -> String {
-    format!("base-{number}.index")
+/// Returns the name of the checkpoints of a prefix.
+pub(crate) fn index_of(base_file: &str) -> String {
+    let stem = base_file.strip_suffix(".jsonl").unwrap_or(base_file);
+    format!("{stem}.index")
 }
 
 /// A log that is being created.

@@ -8,6 +8,9 @@ pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// Bytes read from a log at once.
 pub const READ_BYTES: usize = 256 << 10;
 
+/// Bytes read from a log at first; each further read is twice as large.
+pub const FIRST_READ_BYTES: usize = 8 << 10;
+
 /// Longest header line, in bytes.
 pub const MAX_HEADER_BYTES: usize = 64 << 10;
 

@@ -1,7 +1,7 @@
 //! Splitting a file at LF, a bounded buffer at a time.
 
 use crate::{
-    limits::{MAX_LINE_BYTES, READ_BYTES},
+    limits::{FIRST_READ_BYTES, MAX_LINE_BYTES, READ_BYTES},
     pieces::Piece,
     vfs::FileError,
 };
@@ -43,7 +43,7 @@ impl<'a> Lines<'a> {
             buf: Vec::new(),
             base: offset - piece.start,
             at: 0,
-            step: READ_BYTES / 8,
+            step: FIRST_READ_BYTES,
         }
     }
 

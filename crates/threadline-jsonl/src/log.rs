@@ -34,6 +34,8 @@ pub struct LogWriter {
     pub(crate) durable_seq: Option<u64>,
     /// Whether the record on stable storage says, or may say, that a sync failed.
     pub(crate) doubted: bool,
+    /// The log as it was when the session was claimed, until the writer begins.
+    pub(crate) opened: Option<Box<dyn VfsFile>>,
     /// Whether the log goes on in a new file, because a fenced writer may still have this one.
     pub(crate) renew: bool,
     pub(crate) last_seq: Option<u64>,
@@ -64,6 +66,18 @@ impl LogWriter {
     /// [`WriteError`].
     pub fn begin(&mut self, end: LogEnd) -> Result<Begun, WriteError> {
         let path = self.dir.join(LOG);
+        let _turn = if self.renew || end.torn.is_some() {
+            let turn = self.files.turnstile(&self.dir);
+            let turn = turn.map_err(|error| self.not_begun(&error.to_string()))?;
+            if turn.is_none() {
+                let by = "a process that is taking the session over".into();
+                return Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone());
+            }
+            turn
+        } else {
+            None
+        };
+        self.check_taken()?;
         let begun = if self.renew {
             self.go_on_elsewhere(&path, &end).map(|line| Begun {
                 recovered: None,
@@ -84,8 +98,16 @@ impl LogWriter {
         }
     }
 
+    fn not_begun(&mut self, reason: &str) -> WriteError {
+        let reason = reason.to_owned();
+        self.dead
+            .get_or_insert(WriteError::Poisoned { reason })
+            .clone()
+    }
+
     fn recover(&mut self, path: &Path, end: LogEnd) -> Result<Option<Recovered>, FileError> {
-        let file = self.vfs.open(path, Mode::Append).at("opening", path)?;
+        let again = || io::Error::other("the writer has begun before");
+        let file = self.opened.take().ok_or_else(again).at("opening", path)?;
         let mut recovered = None;
         let mut len = file.len().at("measuring", path)?;
         if let Some(torn) = end.torn {
@@ -105,11 +127,12 @@ impl LogWriter {
             .map_or(0, |own| own.start);
         self.len = len;
         self.note_end(end.next.seq);
+        // Whoever put the log into its place may have died before that was durable.
+        self.files.sync_place(&self.dir)?;
         if self.durable_seq.is_none() {
             // Whoever created the session may have died before it was on stable storage, or the
             // record is lost: without one, a failed sync would leave no line to doubt from.
             file.sync_data().at("syncing", path)?;
-            self.files.sync_place(&self.dir)?;
             self.durable_seq = self.last_seq;
             self.hint.durable_seq = self.last_seq;
         }
@@ -126,16 +149,20 @@ impl LogWriter {
     }
 
     fn note_begun(&mut self) -> Result<(), FileError> {
+        // Else the old record is back after a power cut, and what is acknowledged from here on
+        // would be doubted. Who finds the record unsettled has to see to it too.
+        self.hint.unsettled = self.doubted;
         let mut noted = self.hint.write(&*self.lock.file, &self.lock.path);
         if self.doubted {
-            // Else the old record is back after a power cut, and what is acknowledged from here on
-            // would be doubted.
             noted = noted.and_then(|()| {
                 let synced = self.lock.file.sync_data();
                 synced.at("syncing", &self.lock.path)
             });
+            self.hint.unsettled = false;
             if noted.is_err() {
                 self.hint.failed = true;
+                self.note();
+            } else {
                 self.note();
             }
         }
@@ -164,6 +191,15 @@ impl LogWriter {
             last_seq: end.next.seq.saturating_sub(1),
         };
         own.file.sync_data().at("syncing", path)?;
+        if let Some(torn) = &end.torn {
+            // They stay where they are, unless the prefix has to be copied.
+            self.quarantine(
+                &*own.file,
+                path,
+                torn.offset,
+                own.file.len().at("measuring", path)?,
+            )?;
+        }
         self.files
             .share(path, &self.dir.join(&base.file), base.bytes)?;
         self.vfs.sync_dir(&self.dir).at("syncing", &self.dir)?;
@@ -321,7 +357,7 @@ impl LogWriter {
     }
 
     /// Refuses to go on once somebody has taken over.
-    fn check_taken(&mut self) -> Result<(), WriteError> {
+    pub(crate) fn check_taken(&mut self) -> Result<(), WriteError> {
         let next = self.dir.join(lock_name(self.lock.number + 1));
         let taken = self.vfs.metadata(&next).at("looking at", &next);
         if taken.map_err(|error| self.poison(&error))?.is_none() {

@@ -34,6 +34,15 @@ impl Evidence {
         })
     }
 
+    /// Returns the first event that must not be taken for granted though it can be read.
+    pub(crate) fn trusted(&self) -> u64 {
+        if self.failed || self.rebooted {
+            self.durable_seq.map_or(0, |durable| durable + 1)
+        } else {
+            u64::MAX
+        }
+    }
+
     /// Whether event `seq` is known to be on stable storage.
     pub(crate) fn is_durable(&self, seq: u64) -> bool {
         self.durable_seq.is_some_and(|durable| seq <= durable)

@@ -40,12 +40,13 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, name: &str, other: Self) {
         self.states += other.states;
         self.double += other.double;
         self.damaged += other.damaged;
         for (what, (times, place)) in other.failures {
-            self.failures.entry(what).or_insert((0, place)).0 += times;
+            self.failures
+                .insert(format!("{name}: {what}"), (times, place));
         }
     }
 
@@ -164,7 +165,7 @@ fn crash_everywhere(workload: &Workload) -> Counts {
 }
 
 /// Runs the workloads on all cores. What each counts does not depend on the others.
-fn crash_all(workloads: Vec<Workload>) -> Vec<Counts> {
+fn crash_all(workloads: Vec<Workload>) -> Vec<(&'static str, Counts)> {
     let left = Mutex::new(workloads);
     let done = Mutex::new(Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -183,7 +184,7 @@ fn crash_all(workloads: Vec<Workload>) -> Vec<Counts> {
                         workload.name
                     );
                     let mut done = done.lock().expect("the results");
-                    done.push(counts);
+                    done.push((workload.name, counts));
                 }
             });
         }
@@ -197,8 +198,8 @@ fn no_crash_at_any_operation_loses_what_was_acknowledged() {
     let only = std::env::var("THREADLINE_WORKLOAD").ok();
     let mut workloads: Vec<_> = all().into_iter().chain(branches::all()).collect();
     workloads.retain(|it| only.as_ref().is_none_or(|only| only == it.name));
-    for counts in crash_all(workloads) {
-        total.add(counts);
+    for (name, counts) in crash_all(workloads) {
+        total.add(name, counts);
     }
     let Counts {
         states,

@@ -209,8 +209,13 @@ impl Surface {
     /// Folds everything into the base once the tree has become much larger than the surface, with
     /// `next` as the new horizon. Returns whether it did.
     pub(crate) fn prune(&mut self, next: u64) -> bool {
+        // Looked at on every event, so the sum over the surface only now and then.
+        let nodes = self.nodes.len();
+        if nodes == 0 || !nodes.is_multiple_of(SURFACE_NODES) {
+            return false;
+        }
         let live: usize = self.slots.iter().map(|slot| 1 + slot.calls.len()).sum();
-        if self.nodes.len() < SURFACE_NODES || self.nodes.len() < 4 * live {
+        if nodes < 4 * live {
             return false;
         }
         self.settle(next);

@@ -224,6 +224,14 @@ impl SessionStore {
             let id = id.clone();
             return Err(ReadError::Unsupported { id, reason }.into());
         }
+        let reached = scan.state.next_seq();
+        if reached != seq.saturating_add(1) {
+            return Err(ForkError::NoEvent {
+                id: id.clone(),
+                seq,
+                last: reached.saturating_sub(1),
+            });
+        }
         let closing = closers(&scan.state).map_err(|error| ForkError::Encode {
             reason: error.to_string(),
         })?;

@@ -86,9 +86,9 @@ struct Mend {
     last_time: u64,
     /// Where the first loss since the last valid record is.
     damage: Option<Damage>,
-    /// Bytes of the piece that is being written, for the header of the next one.
-    piece_bytes: u64,
-    pieces: u64,
+    /// The header of the new log, when it is not the first one that is read.
+    own_header: Option<Vec<u8>>,
+    headers: u64,
 }
 
 /// A part of the new log.
@@ -114,27 +114,19 @@ impl Mend {
             next_seq: 0,
             last_time: 0,
             damage: None,
-            piece_bytes: 0,
-            pieces: 0,
+            own_header: None,
+            headers: 0,
         }
     }
 
-    /// Takes a header line. One that continues a piece whose length has changed says so.
+    /// Takes a header line. A log of several files becomes one, under its own header.
     fn header(&mut self, line: &[u8]) -> Option<Part> {
-        let text = line.strip_suffix(b"\n").unwrap_or(line);
-        let mut line = line.to_vec();
-        if let Ok((mut header, _)) = Header::decode(text)
-            && let Some(base) = &mut header.base
-            && self.pieces > 0
-            && base.bytes != self.piece_bytes
-        {
-            base.bytes = self.piece_bytes;
-            line = header.encode().ok()?;
-            self.changed = true;
+        self.headers += 1;
+        if self.headers > 1 {
+            return None;
         }
+        let line = self.own_header.take().unwrap_or_else(|| line.to_vec());
         self.encoder.header(&line);
-        self.pieces += 1;
-        self.piece_bytes = line.len() as u64;
         Some(Part::Header(line))
     }
 
@@ -155,7 +147,6 @@ impl Mend {
         self.report.kept += 1;
         let kept = self.kept(line);
         bytes.extend_from_slice(&kept);
-        self.piece_bytes += bytes.len() as u64;
         Some(Part::Lines(bytes, seq))
     }
 
@@ -241,7 +232,8 @@ impl SessionStore {
             Err(error) => return Err(self.not_repaired(id, error)),
         };
         let mut mend = Mend::new(id, false);
-        mend.changed = !looked.changed;
+        mend.own_header = self.flat_header(id).await?;
+        mend.changed = !looked.changed || mend.own_header.is_some();
         let done = self.mend(id, mend, Some(&mut *target)).await?;
         let finished = target.finish().await;
         finished.map_err(|error| self.not_repaired(id, error))?;
@@ -301,7 +293,7 @@ impl SessionStore {
             let page = self.backend().page(id, pos, PAGE_BYTES).await;
             let page = page.map_err(ReadError::from)?;
             for entry in &page.entries {
-                let part = if mend.report.header && mend.pieces == 0 {
+                let part = if mend.report.header && mend.headers == 0 {
                     let line = self.new_header(id).await?;
                     if let Some(target) = &mut target {
                         target.header(&line).await.map_err(failed)?;
@@ -329,6 +321,22 @@ impl SessionStore {
             }
             pos = page.next;
         }
+    }
+
+    /// Returns the header of a log that continues others, as that of a log on its own.
+    async fn flat_header(&self, id: &SessionId) -> Result<Option<Vec<u8>>, RepairError> {
+        let Ok(stored) = self.header(id).await else {
+            return Ok(None);
+        };
+        let mut header = stored.header;
+        if header.base.take().is_none() {
+            return Ok(None);
+        }
+        let line = header.encode().map_err(|error| RepairError::Failed {
+            id: id.clone(),
+            reason: error.to_string(),
+        })?;
+        Ok(Some(line))
     }
 
     /// Makes a header from what the events tell, for a log that has lost its own.

@@ -444,6 +444,13 @@ impl Inner {
             self.fill().await?;
         }
         self.count(header_bytes, events, &places);
+        if events
+            .iter()
+            .any(|event| event.kind == types::COMPACTION_SUMMARY)
+        {
+            // The history is small again, and so is what a checkpoint of it costs.
+            self.checkpoints.size = 0;
+        }
         self.checkpoint(WORTH).await;
         Ok(Appended {
             last_seq,

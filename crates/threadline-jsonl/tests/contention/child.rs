@@ -131,8 +131,8 @@ fn hold(root: &Path, busily: bool) -> Fallible<()> {
         }
         match append(&mut writer, who, &mut next, n) {
             Ok(()) => {}
-            Err(WriteError::Fenced { .. }) => {
-                // And so it stays.
+            Err(WriteError::Fenced { .. } | WriteError::UnknownOutcome { .. }) => {
+                // Of a batch that was on its way the outcome may be unknown; of the next it is not.
                 let again = append(&mut writer, who, &mut next, n);
                 let fenced = matches!(again, Err(WriteError::Fenced { .. }));
                 say(if fenced {

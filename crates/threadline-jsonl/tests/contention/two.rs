@@ -1,6 +1,11 @@
 //! Two processes append to one session at once, each from what it knows of it.
 
-use std::{io::BufRead as _, path::Path, sync::Arc};
+use std::{
+    io::BufRead as _,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use threadline_jsonl::{JsonlBackend, JsonlOptions};
 use threadline_store::{AppendError, AppendOptions, OpenError, SessionStore, StoreOptions};
@@ -14,8 +19,8 @@ use crate::world::{Fallible, Session, text};
 
 /// How often each opens the session.
 const ROUNDS: u64 = 40;
-/// Appends of a process that holds on to it, so long that the other one gives up waiting.
-const LONG: u64 = 400;
+/// How long a process holds on to it now and then: longer than the other one waits for a lock.
+const LONG: Duration = Duration::from_millis(400);
 /// How often somebody looks whether the other one has had its turn.
 const LOOKS: u32 = 2_000;
 
@@ -24,20 +29,24 @@ async fn append(
     store: &SessionStore,
     known: &mut u64,
     who: Writer,
-    wanted: u64,
+    at_least: Duration,
 ) -> Fallible<&'static str> {
     let loaded = match store.load(&Session::new(1).id).await {
         Ok(loaded) => loaded,
         Err(OpenError::Locked { .. }) => return Ok("locked"),
         Err(other) => return Err(text(other)),
     };
-    for n in 0..wanted {
+    let since = Instant::now();
+    for n in 0.. {
         let next = event(*known, who, n);
         let options = AppendOptions::barrier();
         match loaded.writer.append(*known, vec![next], options).await {
             Ok(appended) => {
                 say(&format!("stored {} {}", appended.last_seq, who.pid));
                 *known = appended.last_seq + 1;
+                if since.elapsed() >= at_least {
+                    break;
+                }
             }
             Err(AppendError::Conflict { expected, actual }) => {
                 if expected != *known || actual <= expected {
@@ -71,8 +80,12 @@ pub(super) fn child(root: &Path) -> Fallible<()> {
         std::io::stdin().lock().lines().next();
         let (mut known, mut round) = (1, 0);
         while round < ROUNDS {
-            let wanted = if round % 10 == 9 { LONG } else { 1 };
-            let outcome = append(&store, &mut known, who, wanted).await?;
+            let long = if round % 10 == 9 {
+                LONG
+            } else {
+                Duration::ZERO
+            };
+            let outcome = append(&store, &mut known, who, long).await?;
             if outcome.is_empty() {
                 round += 1;
             } else {
@@ -139,7 +152,7 @@ fn of_two_processes_that_append_at_once_each_stores_what_it_was_told_and_loses_w
             .expect("a session"),
     );
     session.tried = vec![vec![batch]];
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let mut others = [1, 2].map(|_| Other::start(root.path(), "two"));
     for other in &mut others {
         assert_eq!(other.next().as_deref(), Some("ready"));

@@ -34,10 +34,14 @@ pub(crate) fn all() -> Vec<Workload> {
         ),
         workload("fork, then delete the parent", one_noted, fork_and_delete),
         workload("take-over", one_grown, take_over),
-        workload("take-over of a failed sync", one_grown, take_over_doubted),
+        workload("take-over of a failed sync", one_doubted, take_over_doubted),
         workload("recovery from a failed sync", one_doubted, recover_doubted),
         workload("two take-overs", one_grown, take_over_twice),
-        workload("take-over of a forked session", family, take_over_parent),
+        workload(
+            "take-over of a fork that is forked",
+            one_forked,
+            take_over_parent,
+        ),
         workload("take-over, then delete", one_noted, take_over_forked_delete),
         workload("checkpoints", one_created, checkpoints),
         workload("checkpoints of a fork", noted_pair, checkpoints_in_fork),
@@ -322,13 +326,18 @@ fn fail_sync(vfs: &MemVfs, session: &mut Session) -> Fallible<LogWriter> {
     let mut writer = session.resume(&files(&FaultVfs::new(vfs.clone(), plan))?)?;
     match session.append(&mut writer, 2, true) {
         Ok(()) => Err("a failed sync was acknowledged".into()),
-        Err(_) => Ok(writer),
+        Err(_) => {
+            // What was not synced before is in doubt too, and the next writer does not believe it.
+            session.written = session.synced;
+            Ok(writer)
+        }
     }
 }
 
 fn take_over_doubted(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
     let session = &mut world.sessions[0];
-    let _old = fail_sync(vfs, session)?;
+    // Somebody holds the session and has not begun.
+    let _old = files(vfs)?.claim(&session.id).map_err(text)?;
     let mut new = session.take_over(&files(vfs)?)?;
     session.append(&mut new, 2, true).map_err(text)?;
     session.append(&mut new, 1, true).map_err(text)
@@ -356,9 +365,9 @@ fn take_over_parent(vfs: &MemVfs, world: &mut World) -> Fallible<()> {
     session.append(&mut new, 2, true).map_err(text)?;
     let last = session.next_seq() as u64 - 1;
     fork_into(world, &files, 1, last, 0)?;
-    fork_into(world, &files, 1, 6, 1)?;
+    fork_into(world, &files, 1, 4, 1)?;
     stale(&world.sessions[1], &mut old)?;
-    write_in(world, &files, 4)
+    write_in(world, &files, 2)
 }
 
 /// The fork shares a file that is frozen by the take-over, and that nothing is cut from.
@@ -480,20 +489,16 @@ fn fork_damaged() -> (MemVfs, World) {
     let store = files(&vfs).expect("a store");
     fork_into(&mut world, &store, 0, 3, 2).expect("a fork");
     world.sessions[0].delete(&store).expect("a deletion");
-    let root = vfs.content(&world.sessions[1].dir().join("base-0.jsonl"));
-    let root = root.expect("a prefix");
-    let root_header = root.split_inclusive(|b| *b == b'\n').next();
-    let root_header = root_header.expect("a header").to_vec();
     let session = &mut world.sessions[1];
     damage(&vfs, session, 0);
-    let lines = session.owned();
-    let (below, own) = (lines[..4].concat(), lines[4..].concat());
+    // What is repaired is one file, under the session's own header.
     let line = session.header.strip_suffix(b"\n").expect("a header");
     let (mut header, _) = threadline_session::Header::decode(line).expect("a header");
-    header.base.as_mut().expect("a base").bytes = (root_header.len() + below.len()) as u64;
+    header.base = None;
     session.header = header.encode().expect("a header");
+    let lines = session.owned();
     let last = lines.len() as u64 - 1;
-    let new = vec![(root_header, below, 3), (session.header.clone(), own, last)];
+    let new = vec![(session.header.clone(), lines.concat(), last)];
     session.repair.as_mut().expect("a repair").new = new;
     (vfs, world)
 }

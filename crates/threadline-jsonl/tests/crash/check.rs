@@ -155,7 +155,9 @@ fn checkpoint(files: &Files, session: &Session, log: &Log) -> Fallible<()> {
 }
 
 fn summary(files: &Files, session: &mut Session) -> Fallible<()> {
-    let found = files.summary(&session.id).map_err(text)?;
+    let mut found = files.summary(&session.id).map_err(text)?;
+    // It says that the file cannot be read, and otherwise nothing was set.
+    found.damaged = None;
     let at = match session.summaries.iter().position(|tried| *tried == found) {
         Some(at) => at + 1,
         None if found == UserSummary::default() => 0,
