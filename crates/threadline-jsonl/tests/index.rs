@@ -9,7 +9,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use threadline_jsonl::{CountingVfs, JsonlBackend, JsonlOptions, RealVfs, layout};
+use threadline_jsonl::{CountingVfs, JsonlBackend, JsonlOptions, RealVfs, layout, vfs::Vfs as _};
 use threadline_session::{
     Header, OsPath, Payload, SessionId,
     payload::{
@@ -126,8 +126,8 @@ async fn what_opening_reads_does_not_grow_with_the_log() {
     // The same without the index, which is made again.
     let index = layout::session_dir(dir.path(), &large).join(layout::INDEX);
     let log = layout::session_dir(dir.path(), &large).join(layout::LOG);
-    let log_bytes = std::fs::metadata(&log).unwrap().len();
-    std::fs::remove_file(&index).unwrap();
+    let log_bytes = vfs.metadata(&log).unwrap().unwrap().len;
+    vfs.remove_file(&index).unwrap();
     let (without, same) = opened(&vfs, &store, &large).await;
     assert!(without >= log_bytes, "{without} of {log_bytes} bytes");
     assert_eq!(same, state);
