@@ -1,4 +1,4 @@
-//! What seeded bugs got away with until these tests were there, each promise alone.
+//! Promises that seeded bugs break, each alone: no other test, or only a long sweep, catches those.
 
 #![allow(
     clippy::unwrap_used,
