@@ -232,6 +232,11 @@ impl Files {
         }
         let file = self.vfs.open(&new, Mode::ReadWrite).at("creating", &new)?;
         if let Some(record) = record {
+            // Until the log has been put into its place.
+            let record = Hint {
+                unsettled: true,
+                ..record.clone()
+            };
             record.write(&*file, &new)?;
         }
         file.sync_data().at("syncing", &new)?;

@@ -38,8 +38,9 @@ pub struct Hint {
     /// read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
-    /// Whether the record on stable storage may still be one that says `failed`: it is to be
-    /// synced before anything is acknowledged.
+    /// Whether what stands on stable storage may be older: a record that says `failed`, or a log
+    /// that was put into its place and is not durable there. Both are to be synced before anything
+    /// is acknowledged.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
 }

@@ -234,11 +234,21 @@ impl LogImport {
     /// Writes a record that all is durable. Without one, or with one that says less, what is read
     /// would be doubted after a failed sync.
     fn note(&self, lock: &Path) -> Result<(), FileError> {
+        self.write_note(lock, false)
+    }
+
+    fn write_note(&self, lock: &Path, unsettled: bool) -> Result<(), FileError> {
         let vfs = &self.files.vfs;
         let file = vfs.open(lock, Mode::ReadWrite).at("creating", lock)?;
         let before = Hint::load(&*file).at("reading", lock)?;
         let mut hint = self.files.new_hint(before.as_ref());
         hint.durable_seq = self.last_seq();
+        hint.unsettled = unsettled;
+        if unsettled {
+            // It still tells of the old log.
+            hint.durable_seq = before.as_ref().and_then(|before| before.durable_seq);
+            hint.failed = before.is_some_and(|before| before.failed);
+        }
         hint.write(&*file, lock)?;
         file.sync_data().at("syncing", lock)
     }
@@ -276,6 +286,7 @@ impl LogImport {
         }
         vfs.sync_dir(&quarantine).at("syncing", &quarantine)?;
         vfs.sync_dir(&dir).at("syncing", &dir)?;
+        self.write_note(&files.lock_path(&dir)?, true)?;
         // The checkpoints are of another log.
         let _ = vfs.remove_file(&dir.join(INDEX));
         if let Some(piece) = self.pieces.get(own) {

@@ -127,8 +127,10 @@ impl LogWriter {
             .map_or(0, |own| own.start);
         self.len = len;
         self.note_end(end.next.seq);
-        // Whoever put the log into its place may have died before that was durable.
-        self.files.sync_place(&self.dir)?;
+        if self.doubted || self.durable_seq.is_none() {
+            // Whoever put the log into its place may have died before that was durable.
+            self.files.sync_place(&self.dir)?;
+        }
         if self.durable_seq.is_none() {
             // Whoever created the session may have died before it was on stable storage, or the
             // record is lost: without one, a failed sync would leave no line to doubt from.
@@ -203,6 +205,15 @@ impl LogWriter {
         self.files
             .share(path, &self.dir.join(&base.file), base.bytes)?;
         self.vfs.sync_dir(&self.dir).at("syncing", &self.dir)?;
+        // Whoever finds the new file without knowing that it is durable there has to see to it.
+        let record = Hint::load(&*self.lock.file).at("reading", &self.lock.path)?;
+        if let Some(record) = record {
+            let record = Hint {
+                unsettled: true,
+                ..record
+            };
+            record.write(&*self.lock.file, &self.lock.path)?;
+        }
         header.base = Some(base);
         let line = header.encode().map_err(|error| wrong(error.to_string()))?;
         self.file = Some(self.files.replace_log(&self.dir, &line)?);
