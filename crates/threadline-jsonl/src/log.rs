@@ -7,7 +7,7 @@ use std::{
 };
 
 use threadline_session::{Base, Header};
-use threadline_store::{Begun, LogEnd, Recovered, WriteError};
+use threadline_store::{Begun, ClaimError, LogEnd, Recovered, WriteError};
 
 use crate::{
     claims::Lock,
@@ -68,7 +68,10 @@ impl LogWriter {
         let path = self.dir.join(LOG);
         let _turn = if self.renew || end.torn.is_some() {
             let turn = self.files.turnstile(&self.dir);
-            let turn = turn.map_err(|error| self.not_begun(&error.to_string()))?;
+            let turn = turn.map_err(|error| match error {
+                ClaimError::StorageFull { what } => WriteError::StorageFull { what },
+                error => self.not_begun(&error.to_string()),
+            })?;
             if turn.is_none() {
                 let by = "a process that is taking the session over".into();
                 return Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone());
