@@ -8,7 +8,7 @@ use threadline_store::{BackendError, ClaimError};
 use crate::{
     files::{Files, claim_failed, failed},
     hint::Hint,
-    layout::{DELETED, LOCK, LOG, QUARANTINE, index_of},
+    layout::{DELETED, LOCK, LOG, NEW_LOG, QUARANTINE, index_of, is_base_name},
     pieces::Pieces,
     vfs::{At as _, FileError, Meta, Mode},
 };
@@ -150,14 +150,27 @@ impl Files {
                 shared.bytes = shared.bytes.max(base.bytes);
                 shared.users.push((other.to_owned(), name));
             } else {
-                // It was a part of the log before a repair.
-                let _ = self.vfs.remove_file(&path);
+                // Its header cannot be read, or it was repaired: what is kept there is not ours to
+                // cut or to erase.
+                *owned = true;
             }
         }
         Ok(())
     }
 
+    /// Whether a folder holds only what a fork begins with, and nobody is making it. One that has
+    /// lost its log by other means has more in it, and is left alone.
     fn is_abandoned(&self, dir: &Path) -> bool {
+        let begun = |name: &str| {
+            is_base_name(name) || name.ends_with(".index") || name == LOCK || name == NEW_LOG
+        };
+        let entries = self.vfs.list(dir).unwrap_or_default();
+        if !entries
+            .iter()
+            .all(|entry| begun(&entry.name.to_string_lossy()))
+        {
+            return false;
+        }
         let path = dir.join(LOCK);
         match self.vfs.open(&path, Mode::Read) {
             Ok(file) => matches!(file.try_lock(true), Ok(true)),

@@ -168,6 +168,25 @@ fn what_a_fork_that_was_never_finished_has_of_a_deleted_session_is_gone_too() {
 }
 
 #[test]
+fn a_fork_whose_header_is_damaged_keeps_its_prefix_when_the_parent_is_deleted() {
+    let (vfs, mut parent) = start();
+    let store = files(&vfs).expect("a store");
+    let mut fork = Session::new_fork(2);
+    let at = At {
+        parent: &parent,
+        seq: 1,
+    };
+    drop(fork.fork(&store, &at, 0).expect("a fork"));
+    let prefix = fork.dir().join("base-0.jsonl");
+    let before = vfs.content(&prefix).expect("a prefix");
+    let mut damaged = vfs.content(&fork.log()).expect("a log");
+    damaged[2] ^= 1;
+    vfs.put(&fork.log(), &damaged).expect("damage");
+    parent.delete(&store).expect("a deletion");
+    assert_eq!(vfs.content(&prefix), Some(before));
+}
+
+#[test]
 fn what_a_deleted_session_had_before_its_repair_is_not_kept_by_its_forks() {
     let (vfs, mut parent) = start();
     let store = files(&vfs).expect("a store");
