@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Facts, PendingApproval, Transcript,
     payload::{ApprovalAsked, TurnContext},
+    state::{OpenStep, OpenTurn, Queued},
     surface::{Slot, Surface},
-    transcript::{OpenStep, OpenTurn, Queued},
 };
 
 /// Changes with the shape of what is written here, or with what the reducer makes of an event.

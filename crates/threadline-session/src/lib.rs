@@ -23,6 +23,7 @@ mod os_path;
 pub mod payload;
 mod request;
 mod skim;
+mod state;
 mod surface;
 mod surrogates;
 mod transcript;
@@ -38,10 +39,10 @@ pub use normalise::{HistoryItem, NormaliseReport, normalise};
 pub use os_path::OsPath;
 pub use request::{Fingerprint, Request, RequestError};
 pub use skim::Skimmed;
-pub use surface::Place;
-pub use transcript::{
-    ApplyError, CallKey, Change, Facts, Item, OpenCall, PendingApproval, Queued, Status, SurfaceAt,
-    Transcript,
+pub use state::{
+    ApplyError, CallKey, Change, Facts, Item, OpenCall, PendingApproval, Queued, Status,
 };
+pub use surface::Place;
+pub use transcript::{SurfaceAt, Transcript};
 pub use view::{Patch, Turn, TurnHead, TurnItem, View};
 pub use vocabulary::Payload;

@@ -15,7 +15,7 @@ use crate::{
         HeadReason, ModelRef, Outcome, SeqRange, StopReason, SystemReason, TurnContext, Usage,
         UserSource,
     },
-    transcript::CallKey,
+    state::CallKey,
 };
 
 /// The head of a turn.
