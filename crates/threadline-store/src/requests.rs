@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 use threadline_session::{
-    ApplyError, Payload, Request, RequestError, SessionId, Transcript, codec::Line,
-    payload::StepStart, types,
+    Payload, Request, RequestError, SessionId, Transcript, codec::Line, payload::StepStart, types,
 };
 
 use crate::{Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
@@ -121,12 +120,7 @@ impl SessionStore {
                 if !f(&state, line) {
                     return Ok(());
                 }
-                let mut applied = state.apply_at(&line.event, place).map(drop);
-                if let Err(ApplyError::Past { target, .. }) = applied {
-                    let past = self.surface_at(id, target).await?;
-                    state.supply_past(past);
-                    applied = state.apply_at(&line.event, place).map(drop);
-                }
+                let applied = self.fold_one(id, &mut state, &line.event, place).await?;
                 if applied.is_err() {
                     return Ok(());
                 }

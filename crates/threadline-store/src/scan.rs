@@ -438,13 +438,8 @@ impl SessionStore {
         if scan.is_stuck() {
             return Ok(());
         }
-        let mut folded = scan.state.fold(&line.event, place);
-        if let Err(ApplyError::Past { target, .. }) = folded {
-            let past = Box::pin(self.surface_at(id, target)).await?;
-            scan.state.transcript_mut().supply_past(past);
-            folded = scan.state.fold(&line.event, place);
-        }
-        match folded {
+        let folded = self.fold_one(id, &mut scan.state, &line.event, place);
+        match folded.await? {
             Ok(()) => {}
             Err(error @ ApplyError::OutOfOrder { .. }) => scan.damage.push(Damage {
                 file: scan.header.header.id.to_string(),
@@ -456,6 +451,24 @@ impl SessionStore {
             Err(error) => scan.unsupported = Some(error.to_string()),
         }
         Ok(())
+    }
+
+    /// Folds the next event. A head that moves to a point that is not kept in memory any more is
+    /// read from the log.
+    pub(crate) async fn fold_one<F: Fold>(
+        &self,
+        id: &SessionId,
+        state: &mut F,
+        event: &Event,
+        place: Place,
+    ) -> Result<Result<(), ApplyError>, ReadError> {
+        let folded = state.fold(event, place);
+        let Err(ApplyError::Past { target, .. }) = folded else {
+            return Ok(folded);
+        };
+        let past = Box::pin(self.surface_at(id, target)).await?;
+        state.transcript_mut().supply_past(past);
+        Ok(state.fold(event, place))
     }
 
     /// Reads the content of items that a state lacks. Returns the damage met instead.
