@@ -43,7 +43,7 @@ pub enum ApplyError {
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// The head moves to a point before what is kept in memory. Supply the surface of that point
-    /// with [`Transcript::supply_past`] and apply the event again.
+    /// with [`Transcript::supply_past`](crate::transcript::Transcript::supply_past) and apply the event again.
     #[error("event {seq} moves the history to event {target}, which is not kept in memory")]
     Past {
         /// The event.
