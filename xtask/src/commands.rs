@@ -19,6 +19,9 @@ use crate::{
 /// What shells take for a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 
+/// What programs end with that do not know an argument.
+const USAGE: i32 = 2;
+
 type Outcome = Result<ExitCode, Failure>;
 
 /// Builds everything and becomes `threadline serve`.
@@ -315,46 +318,65 @@ fn conclude(reports: &[Report]) -> ExitCode {
     }
 }
 
-/// Runs benchmarks and keeps their JSON.
+/// Runs benchmarks, all of them or one with arguments of its own, and keeps their JSON.
 pub(crate) fn bench(args: &[&str]) -> Outcome {
-    for name in args {
-        if !BENCHES.iter().any(|bench| bench.name == *name) {
-            let names: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
-            return Ok(usage(&format!(
-                "`{name}` is not a benchmark (there are {})",
-                names.join(", ")
-            )));
+    let Some((name, rest)) = args.split_first() else {
+        for bench in BENCHES {
+            let code = run_bench(bench, &[])?;
+            if code != ExitCode::SUCCESS {
+                return Ok(code);
+            }
         }
+        return Ok(ExitCode::SUCCESS);
+    };
+    match BENCHES.iter().find(|bench| bench.name == *name) {
+        Some(bench) => run_bench(bench, rest),
+        None => Ok(usage(&unknown_bench(name))),
     }
-    let chosen = BENCHES
-        .iter()
-        .filter(|bench| args.is_empty() || args.contains(&bench.name));
-    for bench in chosen {
-        run_bench(bench)?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
-fn run_bench(bench: &Bench) -> Result<(), Failure> {
+fn unknown_bench(name: &str) -> String {
+    let names: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+    format!(
+        "`{name}` is not a benchmark (there are {}); rows come after one, as in \
+         `cargo xtask bench store fork`",
+        names.join(", ")
+    )
+}
+
+fn bench_command(bench: &Bench, args: &[&str]) -> Command {
     let mut program = cargo();
     program
         .args(bench.args.split_whitespace())
+        .args(args)
         .stderr(Stdio::inherit());
+    program
+}
+
+fn run_bench(bench: &Bench, args: &[&str]) -> Outcome {
+    let mut program = bench_command(bench, args);
     let line = runner::line_of(&program);
     note(&format!("$ {line}"));
     let output = program
         .output()
         .map_err(|e| format!("`{line}` cannot be run: {e}"))?;
+    if output.status.code() == Some(USAGE) {
+        // It has said which argument it does not know, and which there are.
+        return Ok(ExitCode::from(2));
+    }
     runner::judge(&line, output.status)?;
-    let json = String::from_utf8_lossy(&output.stdout);
-    if json.trim().is_empty() {
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.trim().is_empty() {
         return Err(format!("`{line}` printed no JSON"));
     }
-    let path = place::target().join(format!("bench/{}.json", bench.name));
-    setup::write(&path, &json)?;
-    say(json.trim_end());
-    note(&format!("written to {}", path.display()));
-    Ok(())
+    say(text.trim_end());
+    // Its list of rows and its help are for people; what was measured last stays.
+    if text.starts_with('{') {
+        let path = place::target().join(format!("bench/{}.json", bench.name));
+        setup::write(&path, &text)?;
+        note(&format!("written to {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -375,6 +397,19 @@ mod tests {
         assert_eq!(names(&["web", "fmt"]), ["fmt", "web"]);
         assert!(choose(&["nothing"]).is_err());
         assert!(choose(&["--quick", "web"]).is_err());
+    }
+
+    #[test]
+    fn words_after_a_benchmark_are_its_own() {
+        let store = &BENCHES[0];
+        let line = runner::line_of(&bench_command(store, &["fork", "--big"]));
+        assert!(
+            line.ends_with("-p threadline-bench -- fork --big"),
+            "{line}"
+        );
+        let unknown = unknown_bench("verify");
+        assert!(unknown.contains("`verify`"), "{unknown}");
+        assert_eq!(bench(&["verify"]), Ok(ExitCode::from(2)));
     }
 
     #[test]

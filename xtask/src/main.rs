@@ -32,7 +32,7 @@ Commands:
   build [--dev]                Build page and binary
   web                          Build the page into web/dist
   test [--quick] [LANE]...     Run the tests, all lanes or the named ones (--list lists)
-  bench [NAME]...              Run the benchmarks; JSON goes to target/bench/
+  bench [NAME [ARGS]]          Run the benchmarks, or one; JSON goes to target/bench/
   fmt                          Format the Rust sources
   lint                         Check formatting and lints, warnings denied
   help                         Print this text
@@ -46,6 +46,7 @@ Examples:
   cargo xtask test --quick                  the inner loop
   cargo xtask test web e2e                  two lanes only
   THREADLINE_KILLS=2000 cargo xtask test kill
+  cargo xtask bench store fork verify       two rows only (bench store --list lists)
 ";
 
 /// A chore that failed, in one sentence for people.

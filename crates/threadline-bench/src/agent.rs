@@ -120,6 +120,11 @@ impl Agent {
         Ok(())
     }
 
+    /// Goes on with what agents of this seed say and do, whatever came before.
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        self.pool = Pool::new(seed);
+    }
+
     /// Begins another session, with other text.
     pub(crate) fn anew(self) -> Self {
         Self {

@@ -79,8 +79,8 @@ pub(crate) async fn be(args: &[String]) -> Outcome<()> {
 }
 
 /// Runs a program to its end and watches its memory. What it takes in its last millisecond may be
-/// missed. An end with code 5 is fine: the requests of the logs here are made up, so that `verify`
-/// has findings about them.
+/// missed. An end with code 5 is fine: the requests of the logs here are made up, so that
+/// `verify --requests` has findings about them.
 pub(crate) fn watch(command: &mut Command) -> Outcome<Took> {
     let start = Instant::now();
     let mut child: Child = command

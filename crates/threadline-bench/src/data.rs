@@ -14,19 +14,29 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use threadline_jsonl::{CountingVfs, JsonlBackend, JsonlOptions, RealVfs, layout};
-use threadline_session::{Header, OsPath, Place, SessionId};
+use threadline_session::{Header, OsPath, Payload, Place, SessionId};
 use threadline_store::{
-    AppendOptions, Backend as _, Clock, Durability, SessionStore, Shown, StoreOptions,
+    AppendOptions, Backend as _, Clock, Durability, SessionStore, SessionWriter, Shown,
+    StoreOptions,
 };
 
 use crate::{Outcome, agent::Agent, measure};
 
+/// Stamp of the logs. It is raised when they are made differently, or when the store writes beside
+/// them what the rows measure (checkpoints above all); logs with another one are made anew.
+const FORMAT: u32 = 1;
 /// Events of one batch while data is made.
 const BATCH: usize = 2_000;
 /// Items that a compaction leaves.
 const KEEP: usize = 40;
 /// Items after which an agent with a limited context compacts.
 const FULL: usize = 400;
+/// Seed of the last part of logs that compact often. It is the same for all of them, so that they
+/// differ in what comes before and in nothing else.
+const END_SEED: u64 = 7;
+/// Turns behind the last checkpoint of such a log, before its last compaction: about half of what
+/// the store writes before it keeps another one.
+const END_TURNS: usize = 8;
 
 /// How often a session is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +56,7 @@ pub(crate) struct Spec {
     pub(crate) compaction: Compaction,
 }
 
-const fn spec(name: &'static str, mega: u64, compaction: Compaction) -> Spec {
+pub(crate) const fn spec(name: &'static str, mega: u64, compaction: Compaction) -> Spec {
     Spec {
         name,
         mega,
@@ -64,6 +74,9 @@ pub(crate) const PLAIN_500: Spec = spec("plain-500", 500, Compaction::Never);
 /// A log that is there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Log {
+    /// [`FORMAT`] when it was made.
+    #[serde(default)]
+    format: u32,
     /// Root of the store that holds it.
     pub(crate) root: PathBuf,
     pub(crate) id: String,
@@ -120,7 +133,7 @@ impl Log {
     }
 
     fn aside(&self) -> PathBuf {
-        self.root.join(format!("{}.index", self.id))
+        aside(&self.root, &self.id)
     }
 
     /// Takes the index away, the newest frames of which [`restore`](Self::restore) gives back.
@@ -162,12 +175,19 @@ impl Log {
     }
 }
 
-/// Returns a log, and makes it first if it is not there.
+/// Returns what a marker says of a log that can still be used.
+fn made(marker: &Path) -> Option<Log> {
+    let text = std::fs::read_to_string(marker).ok()?;
+    // One that cannot be read is of another version, too.
+    let log: Log = serde_json::from_str(&text).ok()?;
+    (log.format == FORMAT).then_some(log)
+}
+
+/// Returns a log, and makes it first if it is not there or not of today's kind.
 pub(crate) async fn log(data: &Path, spec: Spec) -> Outcome<Log> {
     let root = data.join("logs");
     let marker = root.join(format!("{}.json", spec.name));
-    if let Ok(text) = std::fs::read_to_string(&marker) {
-        let log: Log = serde_json::from_str(&text)?;
+    if let Some(log) = made(&marker) {
         log.restore()?;
         return Ok(log);
     }
@@ -175,15 +195,14 @@ pub(crate) async fn log(data: &Path, spec: Spec) -> Outcome<Log> {
     let start = Instant::now();
     let id = SessionId::parse(format!("bench-{}", spec.name))?;
     let dir = layout::session_dir(&root, &id);
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir)?;
-    }
+    forget(&root, &id, &marker)?;
     let events = write(&root, &id, spec).await?;
     let path = dir.join(layout::LOG);
     for name in [layout::LOG, layout::INDEX] {
         measure::settle(&dir.join(name))?;
     }
     let log = Log {
+        format: FORMAT,
         bytes: std::fs::metadata(&path)?.len(),
         index_bytes: std::fs::metadata(dir.join(layout::INDEX))?.len(),
         lock: std::fs::read(dir.join(layout::LOCK))?,
@@ -205,6 +224,89 @@ pub(crate) async fn log(data: &Path, spec: Spec) -> Outcome<Log> {
     Ok(log)
 }
 
+/// Removes everything of a log, the marker first: what is left of one is never taken for a whole.
+fn forget(root: &Path, id: &SessionId, marker: &Path) -> Outcome<()> {
+    for file in [marker.to_owned(), aside(root, id.as_str())] {
+        if file.exists() {
+            std::fs::remove_file(file)?;
+        }
+    }
+    let dir = layout::session_dir(root, id);
+    if dir.exists() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    Ok(())
+}
+
+/// Where the index is put while a row does without it.
+fn aside(root: &Path, id: &str) -> PathBuf {
+    root.join(format!("{id}.index"))
+}
+
+/// A log in the making.
+struct Making {
+    writer: SessionWriter,
+    path: PathBuf,
+    agent: Agent,
+    /// What was not recorded yet.
+    batch: Vec<Payload>,
+    events: u64,
+}
+
+impl Making {
+    async fn record(&mut self) -> Outcome<()> {
+        self.events += self.batch.len() as u64;
+        let batch = std::mem::take(&mut self.batch);
+        self.writer.record(batch, AppendOptions::default()).await?;
+        Ok(())
+    }
+
+    /// Adds a turn, and compacts when the context is full of more than so many items.
+    fn turn(&mut self, full: Option<usize>) -> Outcome<()> {
+        self.agent.turn(&mut self.batch)?;
+        if full.is_some_and(|full| self.agent.items() > full) {
+            self.agent.compact(&mut self.batch, KEEP);
+        }
+        Ok(())
+    }
+
+    /// Fills the log up to a length.
+    async fn fill(&mut self, bytes: u64, full: Option<usize>) -> Outcome<()> {
+        loop {
+            self.turn(full)?;
+            if self.batch.len() >= BATCH {
+                self.record().await?;
+                if std::fs::metadata(&self.path)?.len() >= bytes {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Adds the part that all logs that compact often have in common: one batch that is worth a
+    /// checkpoint by far, so that all have one at its end, and turns that are not worth another.
+    /// Everything is counted in items, events and turns: the same turn has a few bytes more in a
+    /// longer log, whose numbers have more digits.
+    async fn common_end(&mut self) -> Outcome<()> {
+        self.agent.reseed(END_SEED);
+        // Nothing of what came before is to be on the surface.
+        let before = self.agent.items();
+        while self.agent.items() < before + 2 * KEEP {
+            self.turn(None)?;
+        }
+        self.agent.compact(&mut self.batch, KEEP);
+        while self.batch.len() < BATCH {
+            self.turn(Some(FULL))?;
+        }
+        self.record().await?;
+        for _ in 0..END_TURNS {
+            self.turn(Some(FULL))?;
+            self.record().await?;
+        }
+        Ok(())
+    }
+}
+
 async fn write(root: &Path, id: &SessionId, spec: Spec) -> Outcome<u64> {
     let backend = JsonlBackend::open(root, JsonlOptions::default())?;
     let options = StoreOptions {
@@ -213,46 +315,31 @@ async fn write(root: &Path, id: &SessionId, spec: Spec) -> Outcome<u64> {
         ..StoreOptions::default()
     };
     let store = SessionStore::new(Arc::new(backend), options);
-    let writer = store
-        .create(Header::new(
-            id.clone(),
-            1_700_000_000_000,
-            OsPath::from("/tmp"),
-        ))
+    let header = Header::new(id.clone(), 1_700_000_000_000, OsPath::from("/tmp"));
+    let mut making = Making {
+        writer: store.create(header).await?,
+        path: layout::session_dir(root, id).join(layout::LOG),
+        agent: Agent::new(spec.mega),
+        batch: Vec::new(),
+        events: 0,
+    };
+    let often = spec.compaction == Compaction::Often;
+    making
+        .fill(spec.mega * 1_000_000, often.then_some(FULL))
         .await?;
-    let path = layout::session_dir(root, id).join(layout::LOG);
-    let mut agent = Agent::new(spec.mega);
-    let mut batch = Vec::new();
-    let mut events = 0;
-    let full = spec.mega * 1_000_000;
-    loop {
-        agent.turn(&mut batch)?;
-        if spec.compaction == Compaction::Often && agent.items() > FULL {
-            agent.compact(&mut batch, KEEP);
-        }
-        if batch.len() >= BATCH {
-            events += batch.len() as u64;
-            writer
-                .record(std::mem::take(&mut batch), AppendOptions::default())
-                .await?;
-            if std::fs::metadata(&path)?.len() >= full {
-                break;
-            }
-        }
+    if often {
+        making.common_end().await?;
     }
     if spec.compaction != Compaction::Never {
-        agent.compact(&mut batch, KEEP);
+        making.agent.compact(&mut making.batch, KEEP);
     }
     for _ in 0..2 {
-        agent.turn(&mut batch)?;
-        events += batch.len() as u64;
-        writer
-            .record(std::mem::take(&mut batch), AppendOptions::default())
-            .await?;
+        making.turn(None)?;
+        making.record().await?;
     }
     // What was acknowledged is what a session of the usual durability has: everything.
-    writer.flush().await?;
-    Ok(events)
+    making.writer.flush().await?;
+    Ok(making.events)
 }
 
 /// Returns what the model sees of a session, read from the log alone.
@@ -279,5 +366,31 @@ async fn surface(root: &Path, id: &SessionId) -> Outcome<Vec<(u64, Place)>> {
     match failed {
         Some(error) => Err(error.into()),
         None => Ok(state.with_items().missing()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_log_of_an_older_kind_is_made_anew_and_one_of_today_is_kept() {
+        let data = tempfile::tempdir().unwrap();
+        let wanted = spec("small", 1, Compaction::Once);
+        let first = log(data.path(), wanted).await.unwrap();
+        let mine = first.dir().unwrap().join("mine");
+        std::fs::write(&mine, "").unwrap();
+        log(data.path(), wanted).await.unwrap();
+        assert!(mine.exists());
+        // As it was before there was a stamp, with its index put aside.
+        let marker = data.path().join("logs/small.json");
+        let mut old = serde_json::to_value(&first).unwrap();
+        old.as_object_mut().unwrap().remove("format");
+        std::fs::write(&marker, old.to_string()).unwrap();
+        std::fs::write(first.aside(), "old").unwrap();
+        let again = log(data.path(), wanted).await.unwrap();
+        assert!(!mine.exists());
+        assert_eq!((again.bytes, again.events), (first.bytes, first.events));
+        assert!(made(&marker).is_some() && !first.aside().exists());
     }
 }

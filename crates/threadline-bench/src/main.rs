@@ -15,6 +15,7 @@ mod text;
 
 use std::{
     error::Error,
+    fmt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
@@ -29,10 +30,10 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 const HELP: &str = "\
 Measure the store against raw baselines
 
-Usage: threadline-bench [--big] [--fresh] [--list] [ROW]...
+Usage: cargo xtask bench store [--big] [--fresh] [--list] [ROW]...
 
   --big    also a log of 5 GB (5 GB of disk, about two minutes to make)
-  --fresh  make the data anew
+  --fresh  make the data anew; data of an older kind is made anew without it
   --list   print the rows
 
 Arguments are also taken from the variable THREADLINE_BENCH. THREADLINE_BIN names a `threadline` to
@@ -74,6 +75,8 @@ const ROWS: [(&str, &str); 12] = [
 ];
 const LATE: [(&str, &str); 2] = [("postgres", "PostgreSQL backend"), ("big", "a log of 5 GB")];
 
+const OPTIONS: [&str; 5] = ["--big", "--fresh", "--list", "--help", "-h"];
+
 fn rows() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     ROWS.iter().chain(&LATE)
 }
@@ -94,7 +97,7 @@ async fn row(name: &str, bench: &Bench) -> Outcome<Vec<Figure>> {
         "sqlite" => r::sqlite::sqlite(bench).await,
         "postgres" => r::postgres::postgres(bench).await,
         "big" => r::big::big(bench).await,
-        other => Err(format!("there is no row `{other}`").into()),
+        other => Err(Refused::Row(other.to_owned()).into()),
     }
 }
 
@@ -154,13 +157,62 @@ async fn run(args: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns why arguments cannot be used.
-fn refused(args: &[String]) -> Option<String> {
-    let known = |arg: &String| {
-        ["--big", "--fresh"].contains(&arg.as_str()) || rows().any(|(name, _)| name == arg)
-    };
-    let unknown = args.iter().find(|arg| !known(arg))?;
-    Some(format!("`{unknown}` is neither an option nor a row"))
+/// An argument that cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    Option(String),
+    Row(String),
+}
+
+impl Error for Refused {}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(option) => write!(
+                f,
+                "`{option}` is not an option (there are {}); --help tells what they do",
+                OPTIONS.join(", ")
+            ),
+            Self::Row(row) => {
+                let names: Vec<_> = rows().map(|(name, _)| *name).collect();
+                write!(
+                    f,
+                    "`{row}` is not a row (there are {}); --list tells what they measure",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Help,
+    List,
+    Measure,
+}
+
+/// Reads the arguments.
+fn asked(args: &[String]) -> Result<Asked, Refused> {
+    for arg in args {
+        if arg.starts_with('-') {
+            if !OPTIONS.contains(&arg.as_str()) {
+                return Err(Refused::Option(arg.clone()));
+            }
+        } else if !rows().any(|(name, _)| name == arg) {
+            return Err(Refused::Row(arg.clone()));
+        }
+    }
+    let given = |names: &[&str]| args.iter().any(|arg| names.contains(&arg.as_str()));
+    Ok(if given(&["--help", "-h"]) {
+        Asked::Help
+    } else if given(&["--list"]) {
+        Asked::List
+    } else {
+        Asked::Measure
+    })
 }
 
 #[tokio::main]
@@ -171,19 +223,21 @@ async fn main() -> ExitCode {
         _ => {
             let more = std::env::var("THREADLINE_BENCH").unwrap_or_default();
             args.extend(more.split_whitespace().map(str::to_owned));
-            if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-                print!("{HELP}");
-                return ExitCode::SUCCESS;
+            match asked(&args) {
+                Ok(Asked::Help) => {
+                    print!("{HELP}");
+                    Ok(())
+                }
+                Ok(Asked::List) => {
+                    rows().for_each(|(name, about)| println!("{name:10} {about}"));
+                    Ok(())
+                }
+                Ok(Asked::Measure) => run(&args).await,
+                Err(refused) => {
+                    eprintln!("error: {refused}");
+                    return ExitCode::from(2);
+                }
             }
-            if args.iter().any(|arg| arg == "--list") {
-                rows().for_each(|(name, about)| println!("{name:10} {about}"));
-                return ExitCode::SUCCESS;
-            }
-            if let Some(why) = refused(&args) {
-                eprintln!("error: {why}; --list prints the rows");
-                return ExitCode::from(2);
-            }
-            run(&args).await
         }
     };
     match outcome {
@@ -191,6 +245,40 @@ async fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {}", chain(&*error));
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(args: &str) -> Result<Asked, Refused> {
+        let args: Vec<_> = args.split_whitespace().map(str::to_owned).collect();
+        asked(&args)
+    }
+
+    #[test]
+    fn rows_and_options_are_read_and_anything_else_is_refused_by_name() {
+        assert_eq!(read(""), Ok(Asked::Measure));
+        assert_eq!(read("fork --big verify --fresh"), Ok(Asked::Measure));
+        assert_eq!(read("--list"), Ok(Asked::List));
+        assert_eq!(read("-h fork"), Ok(Asked::Help));
+        assert_eq!(read("--large"), Err(Refused::Option("--large".into())));
+        let refused = read("fork spoon").unwrap_err();
+        assert_eq!(refused, Refused::Row("spoon".into()));
+        let said = refused.to_string();
+        assert!(
+            said.contains("`spoon`") && said.contains("compacted"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn row_names_are_unique() {
+        let names: Vec<_> = rows().map(|(name, _)| name).collect();
+        for (at, name) in names.iter().enumerate() {
+            assert!(!names[at + 1..].contains(name), "{name}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
+use threadline_store::SessionStatus;
 
 const AFTER_HELP: &str = "\
 Exit codes:
@@ -329,6 +330,7 @@ pub(crate) struct Copy {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: threadline ls --status interrupted")]
 pub(crate) struct Ls {
     /// Print JSON
     #[arg(long)]
@@ -339,6 +341,12 @@ pub(crate) struct Ls {
     /// List archived sessions only
     #[arg(long, conflicts_with = "all")]
     pub(crate) archived: bool,
+    /// List only sessions that stand so
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<Standing>,
+    /// List only the forks of this session: id, beginning of an id, or title
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
     /// Words that the title, the first prompt or the id must contain
     #[arg(long, value_name = "WORDS")]
     pub(crate) query: Option<String>,
@@ -366,6 +374,9 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: threadline verify --all --requests\n\n\
+                  Every checksum, number and link of the log is checked, at more than 1 GB a \
+                  second. Rebuilding the requests takes about a minute per GB.")]
 pub(crate) struct Verify {
     /// Session: id, beginning of an id, or title
     #[arg(conflicts_with = "all")]
@@ -373,12 +384,48 @@ pub(crate) struct Verify {
     /// Check all sessions
     #[arg(long)]
     pub(crate) all: bool,
+    /// Also rebuild the request of every step from the log, and compare it with what was sent
+    #[arg(long)]
+    pub(crate) requests: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the last chain value; keep it elsewhere to notice a log that was cut or rolled back
     #[arg(long)]
     pub(crate) head: bool,
+}
+
+/// How a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Standing {
+    /// No turn is open
+    Idle,
+    /// A turn is under way
+    Running,
+    /// A turn waits for a person
+    Waiting,
+    /// The last turn was cut short
+    Interrupted,
+    /// The log is damaged
+    Damaged,
+    /// The log is of a version that this program cannot continue
+    Unsupported,
+    /// The files are gone
+    Missing,
+}
+
+impl From<Standing> for SessionStatus {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Idle => Self::Idle,
+            Standing::Running => Self::Running,
+            Standing::Waiting => Self::Waiting,
+            Standing::Interrupted => Self::Interrupted,
+            Standing::Damaged => Self::Damaged,
+            Standing::Unsupported => Self::Unsupported,
+            Standing::Missing => Self::Missing,
+        }
+    }
 }
 
 /// When a person is asked.
@@ -463,6 +510,15 @@ mod tests {
     fn the_command_line_is_well_formed() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_status_is_asked_for_by_the_word_that_lists_show() {
+        for standing in Standing::value_variants() {
+            let word = standing.to_possible_value().unwrap();
+            let status = serde_json::to_value(SessionStatus::from(*standing)).unwrap();
+            assert_eq!(status, word.get_name());
+        }
     }
 
     #[test]

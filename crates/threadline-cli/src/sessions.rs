@@ -1,13 +1,15 @@
 //! The store, and finding a session by what a person types.
 
 use threadline_session::SessionId;
-use threadline_store::{Archived, ListFilter, SessionStore, SessionSummary};
+use threadline_store::{Archived, ListFilter, ListPage, SessionStore, SessionSummary};
 
 use crate::{
     failure::{Failure, Outcome},
     text,
 };
 
+/// Code of a failure.
+const NOT_FOUND: &str = "session_not_found";
 /// Most candidates that an ambiguous name lists.
 const CANDIDATES: usize = 10;
 /// Shortest beginning of an id that names a session.
@@ -41,7 +43,7 @@ pub(crate) async fn find(store: &SessionStore, text: &str) -> Outcome<SessionId>
     }
     match found.as_slice() {
         [] => Err(Failure::new(
-            "session_not_found",
+            NOT_FOUND,
             format!("there is no session `{text}` in {}", store.address()),
         )
         .hint("list the sessions with `threadline ls --all`")),
@@ -56,7 +58,7 @@ async fn titled(store: &SessionStore, text: &str) -> Outcome<Vec<SessionId>> {
         archived: Archived::All,
         ..ListFilter::default()
     };
-    let rows = all(store, &filter).await?;
+    let rows = all(store, &filter).await?.rows;
     let is = |row: &&SessionSummary| {
         row.title
             .as_ref()
@@ -65,16 +67,57 @@ async fn titled(store: &SessionStore, text: &str) -> Outcome<Vec<SessionId>> {
     Ok(rows.iter().filter(is).map(|row| row.id.clone()).collect())
 }
 
+/// Finds the session that others may have been forked from. It may be gone while its forks are
+/// there; then its whole id names it.
+///
+/// # Errors
+/// Not found, or ambiguous with the candidates listed.
+pub(crate) async fn find_parent(store: &SessionStore, text: &str) -> Outcome<SessionId> {
+    let failure = match find(store, text).await {
+        Err(failure) if failure.code == NOT_FOUND => failure,
+        found => return found,
+    };
+    let Ok(id) = SessionId::parse(text.trim()) else {
+        return Err(failure);
+    };
+    let filter = ListFilter {
+        archived: Archived::All,
+        parent: Some(id.clone()),
+        ..ListFilter::default()
+    };
+    if store.list(&filter, None, 1).await?.sessions.is_empty() {
+        return Err(failure);
+    }
+    Ok(id)
+}
+
+/// What a list holds.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) rows: Vec<SessionSummary>,
+    /// While the catalogue is being rebuilt, how many sessions are still to be looked at.
+    pub(crate) rebuilding: Option<u64>,
+}
+
+impl Listed {
+    /// Adds a page, and returns where the next one starts.
+    fn add(&mut self, page: ListPage) -> Option<String> {
+        self.rows.extend(page.sessions);
+        // What one page lacked, no later page brings.
+        self.rebuilding = page.rebuilding.or(self.rebuilding);
+        page.next
+    }
+}
+
 /// Lists all sessions that a filter lets through, newest activity first.
-pub(crate) async fn all(store: &SessionStore, filter: &ListFilter) -> Outcome<Vec<SessionSummary>> {
-    let mut rows = Vec::new();
+pub(crate) async fn all(store: &SessionStore, filter: &ListFilter) -> Outcome<Listed> {
+    let mut listed = Listed::default();
     let mut cursor: Option<String> = None;
     loop {
         let page = store.list(filter, cursor.as_deref(), PAGE).await?;
-        rows.extend(page.sessions);
-        match page.next {
-            Some(next) => cursor = Some(next),
-            None => return Ok(rows),
+        cursor = listed.add(page);
+        if cursor.is_none() {
+            return Ok(listed);
         }
     }
 }
@@ -106,4 +149,26 @@ pub(crate) fn about(row: &SessionSummary) -> String {
         .or(row.first_prompt.as_deref())
         .unwrap_or("(no prompt)");
     text::line(words, 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_unfinished_if_any_of_its_pages_was() {
+        let rebuilding = |pages: &[Option<u64>]| {
+            let mut listed = Listed::default();
+            for rebuilding in pages {
+                listed.add(ListPage {
+                    sessions: Vec::new(),
+                    next: None,
+                    rebuilding: *rebuilding,
+                });
+            }
+            listed.rebuilding
+        };
+        assert_eq!(rebuilding(&[None, None]), None);
+        assert_eq!(rebuilding(&[Some(9), Some(4), None]), Some(4));
+    }
 }

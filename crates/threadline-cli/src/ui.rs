@@ -2,10 +2,15 @@
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use serde::Serialize;
+use tokio::task::JoinSet;
 
 use crate::failure::{Failure, Outcome};
 
@@ -139,37 +144,94 @@ impl Ui {
 
 /// How long something takes before its progress is shown.
 const PROGRESS_AFTER: Duration = Duration::from_millis(500);
+/// Time between two changes of what is shown of one long step.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// Characters of the bar.
+const BAR: usize = 20;
 
 /// A line on the terminal that says how far something is, if it takes longer than a moment.
 pub(crate) struct Progress {
     ui: Ui,
+    at: Position,
+    shown: bool,
+}
+
+/// How far something is.
+#[derive(Debug, Clone, Copy)]
+struct Position {
     what: &'static str,
     at: usize,
     of: usize,
     since: Instant,
-    shown: bool,
+}
+
+impl Position {
+    fn line(self, elapsed: Duration) -> String {
+        let Self { what, at, of, .. } = self;
+        // The one that is under way is not done yet.
+        let done = (at.saturating_sub(1) * BAR).checked_div(of).unwrap_or(0);
+        let done = done.min(BAR);
+        let bar = format!("{}{}", "#".repeat(done), "-".repeat(BAR - done));
+        format!(
+            "{what} [{bar}] session {at} of {of}, {} s ",
+            elapsed.as_secs()
+        )
+    }
+
+    fn draw(self, ui: Ui) {
+        ui.ask(&format!("\r{}", self.line(self.since.elapsed())));
+    }
 }
 
 impl Progress {
     pub(crate) fn new(ui: Ui, what: &'static str, of: usize) -> Self {
-        Self {
-            ui,
+        let at = Position {
             what,
             at: 0,
             of,
             since: Instant::now(),
+        };
+        Self {
+            ui,
+            at,
             shown: false,
         }
     }
 
     /// Says that the next one is begun.
     pub(crate) fn step(&mut self) {
-        self.at += 1;
-        if self.ui.err_terminal && self.since.elapsed() >= PROGRESS_AFTER {
-            let Self { what, at, of, .. } = self;
-            self.ui.ask(&format!("\r{what} session {at} of {of} "));
+        self.at.at += 1;
+        if self.ui.err_terminal && self.at.since.elapsed() >= PROGRESS_AFTER {
+            self.at.draw(self.ui);
             self.shown = true;
         }
+    }
+
+    /// Does what may take long within one step, and shows that it goes on.
+    pub(crate) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        if !self.ui.err_terminal {
+            return work.await;
+        }
+        let (ui, at) = (self.ui, self.at);
+        let drawn = Arc::new(AtomicBool::new(self.shown));
+        let draws = Arc::clone(&drawn);
+        // On a thread of its own: the work may not pause for a long time. It ends with this call,
+        // also when the call is given up.
+        let mut ticker = JoinSet::new();
+        ticker.spawn(async move {
+            tokio::time::sleep(PROGRESS_AFTER).await;
+            let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+            loop {
+                ticks.tick().await;
+                draws.store(true, Ordering::Relaxed);
+                at.draw(ui);
+            }
+        });
+        let outcome = work.await;
+        // What it draws last comes before anything else that is shown.
+        ticker.shutdown().await;
+        self.shown = drawn.load(Ordering::Relaxed);
+        outcome
     }
 
     /// Makes room for another line.
@@ -196,5 +258,31 @@ fn paint(colour: bool, tone: Tone, text: &str) -> String {
         format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code())
     } else {
         text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_shows_what_is_done_and_never_more() {
+        let line = |at, of| {
+            let position = Position {
+                what: "Checking",
+                at,
+                of,
+                since: Instant::now(),
+            };
+            position.line(Duration::from_secs(7))
+        };
+        let bar = |done: usize| format!("[{}{}]", "#".repeat(done), "-".repeat(BAR - done));
+        assert_eq!(
+            line(1, 2),
+            format!("Checking {} session 1 of 2, 7 s ", bar(0))
+        );
+        for (at, of, done) in [(2, 2, 10), (20, 20, 19), (1, 1, 0), (0, 0, 0), (9, 2, BAR)] {
+            assert!(line(at, of).contains(&bar(done)), "{at} of {of}");
+        }
     }
 }

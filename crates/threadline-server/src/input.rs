@@ -12,7 +12,7 @@ use threadline_session::{
     limits::MAX_KEY_BYTES,
     payload::{ApprovalPolicy, SandboxMode},
 };
-use threadline_store::SummaryPatch;
+use threadline_store::{SessionStatus, SummaryPatch};
 
 use crate::{
     error::{Code, Problem},
@@ -132,6 +132,17 @@ pub(crate) const POLICIES: [(&str, ApprovalPolicy); 3] = [
     ("strict", ApprovalPolicy::Strict),
     ("on_request", ApprovalPolicy::OnRequest),
     ("never", ApprovalPolicy::Never),
+];
+
+/// The names of how a session stands.
+pub(crate) const STATUSES: [(&str, SessionStatus); 7] = [
+    ("idle", SessionStatus::Idle),
+    ("running", SessionStatus::Running),
+    ("waiting", SessionStatus::Waiting),
+    ("interrupted", SessionStatus::Interrupted),
+    ("damaged", SessionStatus::Damaged),
+    ("unsupported", SessionStatus::Unsupported),
+    ("missing", SessionStatus::Missing),
 ];
 
 /// The names of the sandbox modes.
@@ -380,7 +391,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 
 /// The session that a path names.
 pub(crate) fn session_id(text: String) -> Result<SessionId, Problem> {
-    SessionId::parse(text).map_err(|e| Problem::field("id", e.to_string()))
+    id_in("id", &text)
+}
+
+/// The session that a part of the input names.
+pub(crate) fn id_in(field: &str, text: &str) -> Result<SessionId, Problem> {
+    SessionId::parse(text).map_err(|e| Problem::field(field, e.to_string()))
 }
 
 /// The parts of a path, percent-decoded.

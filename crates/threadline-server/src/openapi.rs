@@ -138,6 +138,7 @@ fn param(param: &Param) -> Value {
         Kind::Text => json!({"type": "string"}),
         Kind::Whole => json!({"type": "integer", "minimum": 0}),
         Kind::OneOf(words) => json!({"type": "string", "enum": words}),
+        Kind::Schema(name) => reference(name),
     };
     json!({
         "in": param.place,

@@ -34,6 +34,7 @@ pub(crate) enum Kind {
     Text,
     Whole,
     OneOf(&'static [&'static str]),
+    Schema(&'static str),
 }
 
 /// One route.
@@ -213,6 +214,16 @@ fn listing() -> Vec<Route> {
             "archived",
             Kind::OneOf(&["false", "true", "all"]),
             "`false` by default.",
+        )
+        .query(
+            "status",
+            Kind::Schema("Status"),
+            "Only sessions that stand so.",
+        )
+        .query(
+            "parent",
+            Kind::Text,
+            "Only the forks of this session: its whole id.",
         )
         .errors(&[Code::InvalidInput]),
         Route::new(

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::error::Code;
+use crate::{error::Code, input::STATUSES};
 
 /// An object: its fields with their schemas. A name that ends in `?` may be absent.
 fn object(fields: &[(&str, Value)]) -> Value {
@@ -128,6 +128,7 @@ fn summaries() -> Named {
             object(&[
                 ("sessions", list(is("Summary"))),
                 ("nextCursor", or_null(text())),
+                ("rebuilding", boolean()),
             ]),
         ),
         (
@@ -167,18 +168,7 @@ fn summaries() -> Named {
                 ("peopleDamaged?", text()),
             ]),
         ),
-        (
-            "Status",
-            one_of(&[
-                "idle",
-                "running",
-                "waiting",
-                "interrupted",
-                "damaged",
-                "unsupported",
-                "missing",
-            ]),
-        ),
+        ("Status", one_of(&STATUSES.map(|(word, _)| word))),
         ("Model", object(&[("provider", text()), ("name", text())])),
         (
             "Usage",

@@ -15,7 +15,7 @@ use threadline_store::{
 
 use crate::{
     error::{Code, Problem},
-    input::{self, Body, Params, Path},
+    input::{self, Body, Params, Path, STATUSES},
     limits::{LOG_LIMIT, MAX_LOG_LIMIT},
     state::Shared,
 };
@@ -27,6 +27,9 @@ type Answer<T> = Result<Json<T>, Problem>;
 pub(crate) struct SessionPage {
     sessions: Vec<SessionSummary>,
     next_cursor: Option<String>,
+    /// Whether the list is still being made, so that it may lack sessions or show them as they
+    /// were.
+    rebuilding: bool,
 }
 
 /// `GET /api/agent/sessions`
@@ -36,9 +39,16 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
         ("true", Archived::Only),
         ("all", Archived::All),
     ];
+    let statuses = STATUSES.map(|(word, status)| (word, Some(status)));
+    let parent = match params.get("parent") {
+        Some(id) => Some(input::id_in("parent", id)?),
+        None => None,
+    };
     let filter = ListFilter {
         query: params.get("query").map(str::to_owned),
         archived: params.choice("archived", Archived::No, &archived)?,
+        status: params.choice("status", None, &statuses)?,
+        parent,
         ..ListFilter::default()
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
@@ -51,6 +61,7 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
     Ok(Json(SessionPage {
         sessions: page.sessions,
         next_cursor: page.next,
+        rebuilding: page.rebuilding.is_some(),
     }))
 }
 

@@ -19,6 +19,8 @@ use crate::{Bench, Outcome, agent::Agent, data, measure, report::Figure};
 /// Milliseconds between two sessions: 250 in a day.
 const APART: u64 = 24 * 60 * 60 * 1_000 / 250;
 const THEN: u64 = 1_700_000_000_000;
+/// Stamp of the sessions, raised when they are made differently. Markers without one are of 1.
+const FORMAT: u32 = 1;
 const ROUNDS: usize = 40;
 const PAGE: usize = 50;
 const FIRSTS: usize = 5;
@@ -76,8 +78,13 @@ fn one(root: &Path, number: u64, agent: &mut Agent, lock: &[u8]) -> Outcome<()> 
 async fn sessions(bench: &Bench, count: u64) -> Outcome<PathBuf> {
     let root = bench.data.join(format!("list-{count}"));
     let marker = bench.data.join(format!("list-{count}.made"));
-    if marker.exists() {
-        return Ok(root);
+    match fs::read_to_string(&marker) {
+        Ok(text) if text.trim().parse().unwrap_or(1) == FORMAT => return Ok(root),
+        Ok(_) => {
+            fs::remove_file(&marker)?;
+            fs::remove_dir_all(&root)?;
+        }
+        Err(_) => {}
     }
     let start = Instant::now();
     let lock = closed_lock(bench).await?;
@@ -86,7 +93,7 @@ async fn sessions(bench: &Bench, count: u64) -> Outcome<PathBuf> {
         agent = agent.anew();
         one(&root, number, &mut agent, &lock)?;
     }
-    fs::write(marker, b"")?;
+    fs::write(marker, FORMAT.to_string())?;
     eprintln!(
         "  made {count} sessions in {:.1} s",
         start.elapsed().as_secs_f64()
@@ -114,6 +121,21 @@ async fn newest(store: &SessionStore) -> Outcome<(f64, Option<u64>)> {
     Ok((took, page.rebuilding))
 }
 
+/// Searches for a word that no session has, so that every row is looked at.
+async fn nowhere(store: &SessionStore) -> Outcome<f64> {
+    let filter = ListFilter {
+        query: Some("nowhere".into()),
+        ..ListFilter::default()
+    };
+    let start = Instant::now();
+    let page = store.list(&filter, None, PAGE).await?;
+    let took = start.elapsed().as_secs_f64();
+    match page.sessions.first() {
+        None => Ok(took),
+        Some(row) => Err(format!("a word that no session has is in {}", row.id).into()),
+    }
+}
+
 struct Lists {
     /// First list without a catalogue.
     first: Vec<f64>,
@@ -122,6 +144,8 @@ struct Lists {
     warm: Vec<f64>,
     /// First list of a process, with a catalogue.
     fresh: Vec<f64>,
+    /// Searches for a word that no session has.
+    word: Vec<f64>,
 }
 
 async fn lists(root: &Path, count: u64) -> Outcome<Lists> {
@@ -135,9 +159,12 @@ async fn lists(root: &Path, count: u64) -> Outcome<Lists> {
     let start = Instant::now();
     store.catch_up().await?;
     let rate = count as f64 / start.elapsed().as_secs_f64();
-    let (mut warm, mut fresh) = (Vec::new(), Vec::new());
+    let (mut warm, mut fresh, mut word) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         warm.push(newest(&store).await?.0);
+    }
+    for _ in 0..FIRSTS {
+        word.push(nowhere(&store).await?);
     }
     drop(store);
     for _ in 0..FIRSTS {
@@ -148,6 +175,7 @@ async fn lists(root: &Path, count: u64) -> Outcome<Lists> {
         rate,
         warm,
         fresh,
+        word,
     })
 }
 
@@ -173,6 +201,13 @@ pub(crate) async fn list(bench: &Bench) -> Outcome<Vec<Figure>> {
                 measure::time(measure::median(&few.fresh)),
                 measure::median(&many.fresh) / measure::median(&few.fresh),
             ),
+        Figure::new("list", "  a word that none has; raw of 1,000")
+            .ours(measure::time(measure::median(&many.word)))
+            .raw(
+                measure::time(measure::median(&few.word)),
+                measure::median(&many.word) / measure::median(&few.word),
+            )
+            .detail(json!({ "ours": many.word, "raw": few.word })),
         Figure::new(
             "list",
             "catalogue deleted, 100,000: first list; raw of 1,000",

@@ -33,6 +33,7 @@ pub(crate) async fn memory(bench: &Bench) -> Outcome<Vec<Figure>> {
     }
     for args in [
         &["verify"][..],
+        &["verify", "--requests"],
         &["show"],
         &["show", "--raw"],
         &["show", "--history"],

@@ -106,6 +106,8 @@ async fn warm_and_cold(log: &Log, spec: Spec, bytes: u64) -> Outcome<Vec<Figure>
     Ok(figures)
 }
 
+/// What logs of different sizes read when they are opened. They end with the same turns, behind a
+/// checkpoint at the same one; else it would be chance how far before the end it stands.
 fn bytes_read(reads: &[(u64, threadline_jsonl::Reads, u64, u64)]) -> Figure {
     let bytes = || reads.iter().map(|(_, read, ..)| read.bytes as f64);
     let low = bytes().fold(f64::INFINITY, f64::min);
@@ -133,7 +135,8 @@ fn bytes_read(reads: &[(u64, threadline_jsonl::Reads, u64, u64)]) -> Figure {
     .detail(json!(each))
 }
 
-/// A log that was compacted only once leaves a large checkpoint before, and the next one is far.
+/// A log that was compacted only once has large checkpoints, far apart, before that. The first one
+/// behind the compaction is what spares opening all of it.
 async fn once(bench: &Bench) -> Outcome<Vec<Figure>> {
     let log = data::log(&bench.data, data::ONCE_500).await?;
     let (read, _) = cost(&log).await?;
@@ -198,4 +201,27 @@ pub(crate) async fn plain(bench: &Bench) -> Outcome<Vec<Figure>> {
             )
             .detail(read),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Compaction, spec};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn logs_of_different_sizes_end_alike() {
+        let data = tempfile::tempdir().unwrap();
+        let mut read = Vec::new();
+        for wanted in [
+            spec("short", 3, Compaction::Often),
+            spec("long", 9, Compaction::Often),
+        ] {
+            let log = data::log(data.path(), wanted).await.unwrap();
+            read.push((cost(&log).await.unwrap().0.bytes, log.surface.len()));
+        }
+        let (short, long) = (read[0], read[1]);
+        assert_eq!(short.1, long.1);
+        // Numbers have more digits, and nothing else is different.
+        assert!(long.0.abs_diff(short.0) < short.0 / 20, "{read:?}");
+    }
 }

@@ -6,23 +6,18 @@ use threadline_store::{Archived, ListFilter, SessionStatus, SessionStore, Sessio
 use crate::{
     args::Ls,
     failure::{Exit, Outcome},
-    sessions, text,
+    sessions::{self, Listed},
+    text,
     ui::{Tone, Ui},
 };
 
 /// Lists sessions, newest activity first.
 pub(crate) async fn ls(ui: Ui, store: &SessionStore, args: Ls) -> Outcome<Exit> {
-    let archived = match (args.all, args.archived) {
-        (true, _) => Archived::All,
-        (_, true) => Archived::Only,
-        _ => Archived::No,
-    };
-    let filter = ListFilter {
-        query: args.query,
-        archived,
-        ..ListFilter::default()
-    };
-    let mut rows = sessions::all(store, &filter).await?;
+    let filter = filter(store, &args).await?;
+    let Listed {
+        mut rows,
+        rebuilding,
+    } = sessions::all(store, &filter).await?;
     let total = rows.len();
     if args.limit > 0 {
         rows.truncate(args.limit);
@@ -31,32 +26,71 @@ pub(crate) async fn ls(ui: Ui, store: &SessionStore, args: Ls) -> Outcome<Exit> 
         ui.json(&json!({
             "store": store.address(),
             "total": total,
+            "rebuilding": rebuilding.is_some(),
             "sessions": rows,
         }))?;
-        return Ok(Exit::Completed);
+    } else if rows.is_empty() {
+        let none = if filter == ListFilter::default() {
+            "No sessions"
+        } else {
+            "No such sessions"
+        };
+        ui.note(&format!("{none} in {}.", store.address()));
+    } else {
+        show(ui, store, &rows).await?;
+        if rows.len() < total {
+            ui.note(&format!(
+                "{} more; list them with `--limit 0`.",
+                text::count((total - rows.len()) as u64, "session", "sessions")
+            ));
+        }
     }
-    if rows.is_empty() {
-        ui.note(&format!("No sessions in {}.", store.address()));
-        return Ok(Exit::Completed);
+    if let Some(left) = rebuilding {
+        ui.warning(&unfinished(left));
     }
+    Ok(Exit::Completed)
+}
+
+async fn filter(store: &SessionStore, args: &Ls) -> Outcome<ListFilter> {
+    let parent = match &args.parent {
+        Some(parent) => Some(sessions::find_parent(store, parent).await?),
+        None => None,
+    };
+    Ok(ListFilter {
+        query: args.query.clone(),
+        archived: match (args.all, args.archived) {
+            (true, _) => Archived::All,
+            (_, true) => Archived::Only,
+            _ => Archived::No,
+        },
+        status: args.status.map(Into::into),
+        parent,
+        ..ListFilter::default()
+    })
+}
+
+/// Says that a list is of a catalogue that is still being made anew.
+fn unfinished(left: u64) -> String {
+    format!(
+        "the list is being made anew and {} still to be looked at: it may lack some, or show them \
+         as they were; type the command again for a fuller one",
+        text::count(left, "session is", "sessions are")
+    )
+}
+
+async fn show(ui: Ui, store: &SessionStore, rows: &[SessionSummary]) -> Outcome<()> {
     let chars = text::unique_chars(&store.ids().await?);
-    for line in table(ui, &rows, chars, store.clock().now_ms()) {
+    for line in table(ui, rows, chars, store.clock().now_ms()) {
         ui.line(&line)?;
     }
-    for row in rows.iter().filter(|row| row.error.is_some()) {
+    for row in rows {
         if let Some(error) = &row.error {
             let id = text::short(&row.id, chars);
             ui.warning(&format!("{id}: {}", text::line(&error.message, 500)));
             ui.note(&format!("  look closer with `threadline doctor {id}`"));
         }
     }
-    if rows.len() < total {
-        ui.note(&format!(
-            "{} more; list them with `--limit 0`.",
-            text::count((total - rows.len()) as u64, "session", "sessions")
-        ));
-    }
-    Ok(Exit::Completed)
+    Ok(())
 }
 
 /// Returns the word for how a session stands, and its tone.
@@ -120,4 +154,19 @@ fn render(ui: Ui, line: &[String; 6], widths: &[usize; 6], tone: Option<Tone>) -
         })
         .collect();
     padded.join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_may_lack_sessions_says_how_many_and_what_to_do() {
+        let one = unfinished(1);
+        assert!(
+            one.contains("1 session is still") && one.contains("again"),
+            "{one}"
+        );
+        assert!(unfinished(2_000).contains("2000 sessions are still"));
+    }
 }

@@ -1,4 +1,5 @@
-//! `threadline verify`: every checksum, every number, every link of the chain, every request.
+//! `threadline verify`: every checksum, every number, every link of the chain; with `--requests`
+//! also every request, which takes as long as going through all of history once more, step by step.
 
 use serde_json::{Value, json};
 use threadline_agent::read_code;
@@ -16,11 +17,34 @@ use crate::{
 
 struct Checked {
     report: VerifyReport,
+    /// `None` when they were not rebuilt: nobody asked, or the log itself has findings.
+    requests: Option<Requests>,
+    /// What `repair` would do.
+    mending: Option<RepairReport>,
+}
+
+/// What rebuilding the requests found.
+#[derive(Default)]
+struct Requests {
     unequal: Vec<Unequal>,
     /// Requests that cannot be rebuilt because a repair found events before them lost.
     bereft: u64,
-    /// What `repair` would do.
-    mending: Option<RepairReport>,
+}
+
+impl Checked {
+    fn unequal(&self) -> &[Unequal] {
+        self.requests
+            .as_ref()
+            .map_or(&[], |requests| &requests.unequal)
+    }
+
+    fn bereft(&self) -> Option<u64> {
+        self.requests.as_ref().map(|requests| requests.bereft)
+    }
+
+    fn ok(&self) -> bool {
+        self.report.ok && self.unequal().is_empty()
+    }
 }
 
 /// Checks one session or all.
@@ -43,13 +67,13 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
     let mut progress = Progress::new(ui, "Checking", ids.len());
     for id in &ids {
         progress.step();
-        let checked = check(store, id).await;
-        let ok = matches!(&checked, Ok(checked) if checked.report.ok && checked.unequal.is_empty());
+        let checked = progress.during(check(store, id, args.requests)).await;
+        let ok = checked.as_ref().is_ok_and(Checked::ok);
         bad += u64::from(!ok);
         progress.clear();
         match (args.json, checked) {
-            (true, checked) => reports.push(report_json(id, ok, checked)?),
-            (false, Ok(checked)) => print(ui, &checked, ok, args.head)?,
+            (true, checked) => reports.push(report_json(id, checked)?),
+            (false, Ok(checked)) => print(ui, &checked, &args)?,
             (false, Err(error)) => {
                 let failure = Failure::from(error);
                 ui.line(&format!(
@@ -61,24 +85,41 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
         }
     }
     if args.json {
-        ui.json(&json!({"ok": bad == 0, "checked": ids.len(), "sessions": reports}))?;
+        ui.json(&json!({
+            "ok": bad == 0,
+            "checked": ids.len(),
+            "requests": args.requests,
+            "sessions": reports,
+        }))?;
     }
+    conclude(ui, &args, &ids, bad)
+}
+
+/// Says how it went, and what was not looked at.
+fn conclude(ui: Ui, args: &Verify, ids: &[SessionId], bad: u64) -> Outcome<Exit> {
     let checked = text::count(ids.len() as u64, "session", "sessions");
     if bad == 0 {
         ui.note(&format!("Checked {checked}: nothing is wrong."));
-        return Ok(Exit::Completed);
+    } else {
+        ui.note(&format!("Checked {checked}: {bad} with findings."));
     }
-    ui.note(&format!("Checked {checked}: {bad} with findings."));
-    Err(Failure::quiet(Exit::Damaged))
+    if !args.requests {
+        // The id, because a title may need quotes.
+        let named = ids.first().filter(|_| args.id.is_some());
+        let which = named.map_or("--all", SessionId::as_str);
+        ui.note(&format!(
+            "Requests were not rebuilt; `threadline verify {which} --requests` does that too."
+        ));
+    }
+    if bad == 0 {
+        Ok(Exit::Completed)
+    } else {
+        Err(Failure::quiet(Exit::Damaged))
+    }
 }
 
-async fn check(store: &SessionStore, id: &SessionId) -> Result<Checked, ReadError> {
+async fn check(store: &SessionStore, id: &SessionId, requests: bool) -> Result<Checked, ReadError> {
     let report = store.verify(id).await?;
-    let unequal = if report.ok {
-        store.unequal_requests(id).await?
-    } else {
-        Vec::new()
-    };
     let mending = if report.ok {
         None
     } else {
@@ -86,39 +127,48 @@ async fn check(store: &SessionStore, id: &SessionId) -> Result<Checked, ReadErro
         let mending = store.repair(id, true).await.ok();
         mending.filter(|mending| mending.repaired)
     };
-    let lost = first_loss(store, id, &unequal).await?;
-    let (bereft, unequal): (Vec<_>, Vec<_>) = unequal
-        .into_iter()
-        .partition(|unequal| lost.is_some_and(|lost| lost < unequal.seq));
+    let requests = if requests && report.ok {
+        Some(rebuild(store, id).await?)
+    } else {
+        None
+    };
     Ok(Checked {
         report,
-        unequal,
-        bereft: bereft.len() as u64,
+        requests,
         mending,
     })
 }
 
-/// Returns the first event that stands for a lost one, if that is of interest.
-async fn first_loss(
-    store: &SessionStore,
-    id: &SessionId,
-    unequal: &[Unequal],
-) -> Result<Option<u64>, ReadError> {
-    let mut lost = None;
-    if !unequal.is_empty() {
-        store
-            .each_event(id, |line| {
-                if line.event.kind == LOG_LOST {
-                    lost = Some(line.event.seq);
-                }
-                lost.is_none()
-            })
-            .await?;
+async fn rebuild(store: &SessionStore, id: &SessionId) -> Result<Requests, ReadError> {
+    let unequal = store.unequal_requests(id).await?;
+    if unequal.is_empty() {
+        return Ok(Requests::default());
     }
+    let lost = first_loss(store, id).await?;
+    let (bereft, unequal): (Vec<_>, Vec<_>) = unequal
+        .into_iter()
+        .partition(|unequal| lost.is_some_and(|lost| lost < unequal.seq));
+    Ok(Requests {
+        unequal,
+        bereft: bereft.len() as u64,
+    })
+}
+
+/// Returns the first event that stands for a lost one.
+async fn first_loss(store: &SessionStore, id: &SessionId) -> Result<Option<u64>, ReadError> {
+    let mut lost = None;
+    store
+        .each_event(id, |line| {
+            if line.event.kind == LOG_LOST {
+                lost = Some(line.event.seq);
+            }
+            lost.is_none()
+        })
+        .await?;
     Ok(lost)
 }
 
-fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) -> Outcome<Value> {
+fn report_json(id: &SessionId, checked: Result<Checked, ReadError>) -> Outcome<Value> {
     let checked = match checked {
         Ok(checked) => checked,
         Err(error) => {
@@ -132,7 +182,7 @@ fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) ->
     };
     let internal = |error: serde_json::Error| Failure::new("internal", error.to_string());
     let mut value = serde_json::to_value(&checked.report).map_err(internal)?;
-    value["ok"] = ok.into();
+    value["ok"] = checked.ok().into();
     let mut findings = Vec::new();
     for finding in &checked.report.findings {
         let mut one = serde_json::to_value(finding).map_err(internal)?;
@@ -143,7 +193,7 @@ fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) ->
         }
         findings.push(one);
     }
-    for unequal in &checked.unequal {
+    for unequal in checked.unequal() {
         findings.push(json!({
             "kind": "request",
             "seq": unequal.seq,
@@ -152,7 +202,9 @@ fn report_json(id: &SessionId, ok: bool, checked: Result<Checked, ReadError>) ->
         }));
     }
     value["findings"] = findings.into();
-    value["bereft"] = checked.bereft.into();
+    // The same fields whether requests were rebuilt or not.
+    value["requests"] = checked.requests.is_some().into();
+    value["bereft"] = checked.bereft().into();
     value["repair"] = serde_json::to_value(&checked.mending).map_err(internal)?;
     Ok(value)
 }
@@ -168,17 +220,17 @@ fn place(finding: &Finding) -> u64 {
     }
 }
 
-fn print(ui: Ui, checked: &Checked, ok: bool, head: bool) -> Outcome<()> {
+fn print(ui: Ui, checked: &Checked, args: &Verify) -> Outcome<()> {
     let report = &checked.report;
     let counted = format!(
         "{}, {} chained",
         text::count(report.events, "event", "events"),
         text::count(report.chained_turns, "turn", "turns")
     );
-    let word = if ok {
+    let word = if checked.ok() {
         ui.out(Tone::Good, "ok,")
     } else {
-        let findings = report.findings.len() + checked.unequal.len();
+        let findings = report.findings.len() + checked.unequal().len();
         ui.out(
             Tone::Bad,
             &format!("{},", text::count(findings as u64, "finding", "findings")),
@@ -192,14 +244,18 @@ fn print(ui: Ui, checked: &Checked, ok: bool, head: bool) -> Outcome<()> {
         };
         ui.line(&format!("  {}", ui.foreign(&text)))?;
     }
-    for unequal in &checked.unequal {
+    for unequal in checked.unequal() {
         ui.line(&format!("  {unequal}"))?;
     }
-    if checked.bereft > 0 {
-        ui.line(&format!(
+    match checked.bereft() {
+        None if args.requests => {
+            ui.line("  note: requests were not rebuilt, because the log has findings")?;
+        }
+        None | Some(0) => {}
+        Some(bereft) => ui.line(&format!(
             "  note: {} cannot be rebuilt, because a repair found events before lost",
-            text::count(checked.bereft, "request", "requests")
-        ))?;
+            text::count(bereft, "request", "requests")
+        ))?,
     }
     if let Some(mending) = &checked.mending {
         let lost = mending.lost.iter();
@@ -225,7 +281,7 @@ fn print(ui: Ui, checked: &Checked, ok: bool, head: bool) -> Outcome<()> {
             torn.reason
         ))?;
     }
-    if head {
+    if args.head {
         ui.line(&format!(
             "  head {}",
             report.head.as_deref().unwrap_or("(no turn has ended)")

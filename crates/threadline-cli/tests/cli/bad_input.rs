@@ -222,7 +222,7 @@ fn a_torn_tail_is_recovered_and_reported_once() {
     second.ok();
     assert_eq!(second.lines()[0].get("recovered"), None);
     assert!(!second.stderr.contains("recovered"), "{second:?}");
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
 }
 
 #[test]

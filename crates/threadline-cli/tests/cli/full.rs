@@ -91,7 +91,7 @@ fn a_full_disk_exits_7_before_the_tool_runs_and_work_goes_on_with_space() {
     );
     // Still full: reading works, the log is valid, and a new turn is refused. What of the closing
     // events fits into the log's last block may be there.
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
     world.call(&["show", &id]).ok().prints(&["use the tool"]);
     let before = world.log(&id);
     world
@@ -99,13 +99,13 @@ fn a_full_disk_exits_7_before_the_tool_runs_and_work_goes_on_with_space() {
         .exits(7)
         .says(&["full"]);
     assert!(world.log(&id).starts_with(&before));
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
     // With space it goes on where it stopped, without a gap.
     disk.free();
     let on = world.call(&["run", "--json", "--session", &id, "go on"]);
     on.ok();
     assert!(world.log(&id).starts_with(&before));
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
     let seqs: Vec<u64> = world
         .events(&id)
         .iter()
@@ -155,9 +155,9 @@ fn limited_file_size() {
     assert!(stderr.contains("the storage is full"), "{stderr}");
     let stopped = world.log(&id);
     assert!(stopped.starts_with(&before));
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
     world.call(&["run", "--session", &id, "go on"]).ok();
     assert!(world.log(&id).starts_with(&stopped));
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
     strict.model.assert_no_violations();
 }

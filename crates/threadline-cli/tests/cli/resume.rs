@@ -149,7 +149,7 @@ fn sigterm_ends_the_turn_as_cancelled_with_everything_flushed() {
             .unwrap();
         assert_eq!(partial["data"]["interrupted"], true);
         assert!(partial["data"].to_string().contains("Some words of"));
-        world.call(&["verify", &id]).ok();
+        world.call(&["verify", &id, "--requests"]).ok();
         world.call(&["run", "--session", &id, "go on"]).ok();
         assert!(
             serde_json::to_string(&strict.last_messages())
@@ -234,7 +234,7 @@ fn a_second_interrupt_exits_at_once() {
         .as_str()
         .unwrap()
         .to_owned();
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
     world.call(&["run", "--session", &id, "go on"]).ok();
     strict.model.assert_no_violations();
 }

@@ -95,7 +95,7 @@ fn serve_prints_its_address_with_a_token_and_ends_in_good_order() {
         events.last().unwrap()["data"]["reason"]["kind"],
         "cancelled"
     );
-    world.call(&["verify", &id]).ok();
+    world.call(&["verify", &id, "--requests"]).ok();
 }
 
 #[test]

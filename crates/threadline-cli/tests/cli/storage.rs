@@ -112,8 +112,12 @@ fn sessions_go_to_another_kind_of_store_and_back_byte_for_byte() {
         assert_eq!(lines(&world, &database, id), original);
         assert_eq!(lines(&world, &back, id), original);
     }
-    world.call(&["--store", &back, "verify", "--all"]).ok();
-    world.call(&["--store", &database, "verify", "--all"]).ok();
+    world
+        .call(&["--store", &back, "verify", "--all", "--requests"])
+        .ok();
+    world
+        .call(&["--store", &database, "verify", "--all", "--requests"])
+        .ok();
     world
         .call(&["--store", &database, "ls"])
         .ok()
@@ -164,7 +168,7 @@ fn a_database_serves_all_verbs_and_reading_never_makes_it() {
     call(&["rewind", &fork, "--turns", "1"]).ok();
     call(&["redo", &fork]).ok();
     call(&["rename", &fork, "Branch"]).ok();
-    call(&["verify", "--all"]).ok();
+    call(&["verify", "--all", "--requests"]).ok();
     call(&["repair", &id]).ok();
     call(&["gc"]).ok();
     let listed: Value = call(&["ls", "--json"]).ok().json();
@@ -172,7 +176,7 @@ fn a_database_serves_all_verbs_and_reading_never_makes_it() {
     assert_eq!(call(&["du", "--json"]).ok().json()["count"], 2);
     call(&["show", "Branch"]).ok().prints(&["hello", "again"]);
     call(&["rm", &id, "--yes"]).ok();
-    call(&["verify", &fork]).ok();
+    call(&["verify", &fork, "--requests"]).ok();
 }
 
 #[test]
@@ -207,11 +211,17 @@ fn the_password_of_a_url_is_never_printed() {
 fn completions_and_help_know_the_verbs_with_an_example() {
     let world = World::new();
     let script = world.call(&["completions", "bash"]);
-    for verb in ["fork", "rewind", "redo", "repair", "du", "gc"] {
+    for verb in [
+        "fork", "rewind", "redo", "repair", "du", "gc", "ls", "verify",
+    ] {
         script.ok().prints(&[verb]);
         let help = world.call(&[verb, "--help"]);
         help.ok().prints(&[&format!("Example: threadline {verb}")]);
     }
+    // Made from the command line itself, so that no option is forgotten.
+    script
+        .ok()
+        .prints(&["--requests", "--parent", "unsupported"]);
     world
         .call(&["store", "copy", "--help"])
         .ok()

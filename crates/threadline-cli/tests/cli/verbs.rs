@@ -139,6 +139,55 @@ fn ls_lists_newest_first_and_finds_by_words() {
 }
 
 #[test]
+fn ls_lists_those_that_stand_so_and_the_forks_of_one() {
+    let world = World::new();
+    let (one, cut) = (world.hello(), world.hello());
+    let log = world.log(&cut);
+    let end = log[..log.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap();
+    std::fs::write(world.log_path(&cut), &log[..=end]).unwrap();
+    let fork = world.call(&["fork", &one, "--json"]).ok().json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let ids = |args: &[&str]| -> Vec<String> {
+        let called = world.call(&[&["ls", "--json"], args].concat());
+        let listed = called.ok().json();
+        assert_eq!(listed["rebuilding"], false);
+        let rows = listed["sessions"].as_array().unwrap();
+        assert_eq!(listed["total"], rows.len());
+        rows.iter()
+            .map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(ids(&["--status", "interrupted"]), [cut.as_str()]);
+    assert_eq!(
+        ids(&["--status", "idle", "--parent", &one]),
+        [fork.as_str()]
+    );
+    assert!(ids(&["--parent", &cut]).is_empty());
+    world.call(&["rename", &one, "Garden plan"]).ok();
+    assert_eq!(ids(&["--parent", "garden plan"]), [fork.as_str()]);
+    world
+        .call(&["ls", "--status", "missing"])
+        .ok()
+        .says(&["No such sessions in jsonl:"]);
+    // Forks outlive their parent.
+    world.call(&["rm", &one, "--yes"]).ok();
+    assert_eq!(ids(&["--parent", &one]), [fork]);
+    world
+        .call(&["ls", "--parent", "nowhere"])
+        .exits(3)
+        .says(&["there is no session `nowhere`"]);
+    world
+        .call(&["ls", "--status", "broken"])
+        .exits(2)
+        .says(&["interrupted", "unsupported"]);
+}
+
+#[test]
 fn archived_sessions_are_put_away_and_come_back() {
     let world = World::new();
     let id = world.hello();
@@ -337,7 +386,8 @@ fn reading_verbs_write_nothing() {
         &["show", &id, "--raw"],
         &["show", &id, "--request", "1"],
         &["verify", &id],
-        &["verify", "--all", "--head"],
+        &["verify", "--all", "--head", "--requests"],
+        &["ls", "--status", "idle"],
         &["doctor"],
         &["doctor", &id],
     ] {

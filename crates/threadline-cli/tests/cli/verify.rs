@@ -2,6 +2,12 @@
 
 use std::fs;
 
+use serde_json::{Value, json};
+use threadline_session::{
+    Event, Payload,
+    chain::Chain,
+    codec::{Encoder, Line},
+};
 use threadline_strict_model::Reply;
 
 use crate::support::{Called, Strict, World};
@@ -52,6 +58,7 @@ fn a_good_log_passes_and_prints_its_head() {
     let json = json.ok().json();
     assert_eq!(json["ok"], true);
     assert_eq!(json["checked"], 1);
+    world.call(&["verify", &id, "--requests"]).ok();
     let head = json["sessions"][0]["head"].as_str().unwrap();
     assert!(good.stdout.contains(head));
 }
@@ -161,4 +168,108 @@ fn a_text_changed_together_with_its_checksum_is_found_by_the_chain() {
         assert!(finding["seq"].is_u64(), "{finding}");
         assert!(finding["message"].is_string(), "{finding}");
     }
+}
+
+/// Changes the fingerprint of the first request, and all that vouches for it.
+fn forge_fingerprint(world: &World, id: &str) {
+    let log = String::from_utf8(world.log(id)).unwrap();
+    let mut encoder = Encoder::new(Chain::new());
+    let mut lines = log.split_inclusive('\n');
+    let mut forged = lines.next().unwrap().as_bytes().to_vec();
+    encoder.header(&forged);
+    let events: Vec<Event> = lines
+        .map(|line| Line::decode(line.trim_end().as_bytes()).unwrap().event)
+        .map(|event| match event.payload().unwrap() {
+            Payload::StepStart(mut start) => {
+                start.request.fingerprint = "0".repeat(64);
+                Event::new(event.seq, event.time, &Payload::StepStart(start)).unwrap()
+            }
+            _ => event,
+        })
+        .collect();
+    forged.extend_from_slice(&encoder.batch(0, &events, None).unwrap().bytes);
+    fs::write(world.log_path(id), forged).unwrap();
+}
+
+#[test]
+fn requests_are_rebuilt_only_when_that_is_asked_for() {
+    let world = World::new();
+    let (good, bad) = (world.hello(), world.hello());
+    forge_fingerprint(&world, &bad);
+    let hint = format!("`threadline verify {bad} --requests` does that too");
+    let before = world.snapshot();
+    world
+        .call(&["verify", &bad])
+        .ok()
+        .says(&["not rebuilt", &hint]);
+    world
+        .call(&["verify", "--all"])
+        .ok()
+        .says(&["`threadline verify --all --requests`"]);
+    let called = world.call(&["verify", "--all", "--requests"]);
+    called.exits(5).prints(&[
+        &format!("{good}: ok"),
+        &format!("{bad}: 1 finding,"),
+        "the log does not rebuild the request that step 1 sent",
+    ]);
+    assert!(!called.stderr.contains("not rebuilt"), "{called:#?}");
+
+    let report = |args: &[&str], code| world.call(args).exits(code).json();
+    let fast = report(&["verify", "--all", "--json"], 0);
+    let full = report(&["verify", "--all", "--requests", "--json"], 5);
+    let keys = |report: &Value| -> Vec<String> {
+        let session = report["sessions"][0].as_object().unwrap();
+        report
+            .as_object()
+            .unwrap()
+            .keys()
+            .chain(session.keys())
+            .cloned()
+            .collect()
+    };
+    assert_eq!(keys(&fast), keys(&full));
+    let said = |report: &Value| {
+        let session = &report["sessions"][1];
+        assert_eq!(session["id"], bad.as_str());
+        ["ok", "requests", "bereft"].map(|field| session[field].clone())
+    };
+    assert_eq!(said(&fast), [json!(true), json!(false), json!(null)]);
+    assert_eq!(said(&full), [json!(false), json!(true), json!(0)]);
+    assert_eq!(
+        (&fast["requests"], &full["requests"]),
+        (&json!(false), &json!(true))
+    );
+    let finding = &full["sessions"][1]["findings"][0];
+    assert_eq!(
+        (&finding["kind"], &finding["step"]),
+        (&json!("request"), &json!(1))
+    );
+    assert!(world.snapshot() == before, "looking writes nothing");
+}
+
+#[test]
+fn requests_of_a_damaged_log_are_not_rebuilt_and_that_is_said() {
+    let world = World::new();
+    let id = world.hello();
+    let mut log = world.log(&id);
+    let middle = log.len() / 2;
+    log[middle] ^= 1;
+    fs::write(world.log_path(&id), log).unwrap();
+    world
+        .call(&["verify", &id, "--requests"])
+        .exits(5)
+        .prints(&["requests were not rebuilt, because the log has findings"]);
+    let report = world.call(&["verify", &id, "--requests", "--json"]);
+    assert_eq!(report.exits(5).json()["sessions"][0]["requests"], false);
+}
+
+#[test]
+fn at_a_terminal_the_outcome_is_the_same() {
+    let world = World::new();
+    let id = world.hello();
+    let running = world.start_at_terminal(&["verify", &id, "--requests", "--json"]);
+    let (status, lines, stderr) = running.finish();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert_eq!(lines[0]["ok"], true);
+    assert!(stderr.contains("nothing is wrong"), "{stderr}");
 }

@@ -36,7 +36,7 @@ impl Case {
     /// the first resumed request held.
     fn resume_twice(&self, id: &str) -> Vec<Value> {
         let killed = self.world.log(id);
-        self.world.call(&["verify", id]).ok();
+        self.world.call(&["verify", id, "--requests"]).ok();
         assert!(self.world.log(id) == killed, "looking changes nothing");
         self.strict.model.push(Reply::text("Back again."));
         let args = run_args(&self.strict, &["--session", id, "what happened?"]);
@@ -54,7 +54,7 @@ impl Case {
             self.world.log(id).starts_with(&resumed),
             "the first resume's log is a prefix"
         );
-        self.world.call(&["verify", id]).ok();
+        self.world.call(&["verify", id, "--requests"]).ok();
         self.strict.model.assert_no_violations();
         messages
     }

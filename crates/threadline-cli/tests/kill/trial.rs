@@ -430,8 +430,8 @@ impl Worker {
     /// Verifies and shows, twice, and holds that nothing is written by it.
     fn look(&self, id: &str, tag: &str) {
         let before = self.world.snapshot();
-        for args in [["verify", id], ["show", id]] {
-            let called = self.world.call(&args);
+        for args in [&["verify", id, "--requests"][..], &["show", id]] {
+            let called = self.world.call(args);
             assert_eq!(called.code(), Some(0), "{tag} {called:#?}");
         }
         assert!(

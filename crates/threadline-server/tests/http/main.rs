@@ -12,6 +12,7 @@ mod branches;
 mod disk;
 mod document;
 mod follow;
+mod listing;
 mod page;
 mod runs;
 mod schema;

@@ -8,7 +8,7 @@ fn shell(command: &str) -> Value {
     json!({"task": format!("$ {command}")})
 }
 
-async fn script(server: &Server, more: Value) -> (Events, String, String) {
+pub(crate) async fn script(server: &Server, more: Value) -> (Events, String, String) {
     let mut input = json!({"task": "talk", "model": "script/m"});
     for (key, value) in more.as_object().unwrap() {
         input[key] = value.clone();
