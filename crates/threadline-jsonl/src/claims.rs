@@ -163,6 +163,8 @@ impl Files {
             doubted: before.is_none_or(|before| before.failed || before.unsettled),
             opened: Some(opened),
             renew: self.haunted(&dir, lock.number),
+            path: log,
+            next_lock: dir.join(lock_name(lock.number + 1)),
             dir,
             file: None,
             lock,

@@ -14,7 +14,7 @@ use crate::{
     files::Files,
     hint::Hint,
     index::IndexWriter,
-    layout::{LOG, QUARANTINE, base_name, lock_name},
+    layout::{QUARANTINE, base_name},
     pieces::Pieces,
     vfs::{At as _, FileError, Mode, Vfs, VfsFile, append_all, read_full},
 };
@@ -24,6 +24,10 @@ pub struct LogWriter {
     pub(crate) files: Files,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
+    /// The log's path.
+    pub(crate) path: PathBuf,
+    /// The lock file that whoever takes over makes.
+    pub(crate) next_lock: PathBuf,
     pub(crate) file: Option<Box<dyn VfsFile>>,
     pub(crate) lock: Lock,
     /// Where the file begins in the log, behind the prefix that it continues.
@@ -65,7 +69,7 @@ impl LogWriter {
     /// # Errors
     /// [`WriteError`].
     pub fn begin(&mut self, end: LogEnd) -> Result<Begun, WriteError> {
-        let path = self.dir.join(LOG);
+        let path = self.path.clone();
         let _turn = if self.renew || end.torn.is_some() {
             let turn = self.files.turnstile(&self.dir);
             let turn = turn.map_err(|error| match error {
@@ -305,25 +309,25 @@ impl LogWriter {
             return Err(dead.clone());
         }
         self.check_fence()?;
-        let path = self.dir.join(LOG);
         let Some(file) = &self.file else {
             return Err(WriteError::Poisoned {
                 reason: "appended before begin".into(),
             });
         };
-        match append_all(&**file, batch).at("writing", &path) {
+        match append_all(&**file, batch).at("writing", &self.path) {
             Ok(()) => {
                 self.len += batch.len() as u64;
                 self.last_seq = Some(last_seq);
                 Ok(())
             }
-            Err(error) => Err(self.roll_back(&path, &error)),
+            Err(error) => Err(self.roll_back(&error)),
         }
     }
 
     /// Cuts off what a failed write may have left. Never tries the record again: on some file
     /// systems the next write succeeds behind a torn one.
-    fn roll_back(&mut self, path: &Path, error: &FileError) -> WriteError {
+    fn roll_back(&mut self, error: &FileError) -> WriteError {
+        let path = &self.path;
         let cut = match &self.file {
             Some(file) => file
                 .set_len(self.len)
@@ -353,9 +357,8 @@ impl LogWriter {
 
     fn check_fence(&mut self) -> Result<(), WriteError> {
         self.check_taken()?;
-        let path = self.dir.join(LOG);
         let len = match &self.file {
-            Some(file) => file.len().at("measuring", &path),
+            Some(file) => file.len().at("measuring", &self.path),
             None => Ok(self.len),
         };
         let len = len.map_err(|error| self.poison(&error))?;
@@ -364,7 +367,7 @@ impl LogWriter {
         }
         let by = format!(
             "someone who changed {} from {} to {len} bytes",
-            path.display(),
+            self.path.display(),
             self.len
         );
         Err(self.dead.get_or_insert(WriteError::Fenced { by }).clone())
@@ -372,8 +375,8 @@ impl LogWriter {
 
     /// Refuses to go on once somebody has taken over.
     pub(crate) fn check_taken(&mut self) -> Result<(), WriteError> {
-        let next = self.dir.join(lock_name(self.lock.number + 1));
-        let taken = self.vfs.metadata(&next).at("looking at", &next);
+        let next = &self.next_lock;
+        let taken = self.vfs.metadata(next).at("looking at", next);
         if taken.map_err(|error| self.poison(&error))?.is_none() {
             return Ok(());
         }
@@ -402,9 +405,8 @@ impl LogWriter {
         if let Some(dead) = &self.dead {
             return Err(dead.clone());
         }
-        let path = self.dir.join(LOG);
         let synced = match &self.file {
-            Some(file) => file.sync_data().at("syncing", &path),
+            Some(file) => file.sync_data().at("syncing", &self.path),
             None => Ok(()),
         };
         match synced {

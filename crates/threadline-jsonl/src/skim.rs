@@ -48,44 +48,82 @@ impl Files {
 /// is the end of what counts of the piece.
 fn show(piece: &Piece, from: u64, visit: &mut Visit<'_>) -> Result<(u64, bool), FileError> {
     let len = piece.len()?;
-    let mut buf = vec![0; READ_BYTES];
-    // The bytes of `buf` before `held` are read and not shown yet, from `at` in the file on.
-    let (mut at, mut held) = (from - piece.start, 0);
+    let mut at = from - piece.start;
+    let mut lines = Lines {
+        first: piece.start,
+        offset: from,
+        part: Vec::new(),
+    };
+    // One block that stays in the processor's cache.
+    let mut block = vec![0; READ_BYTES];
     loop {
-        let room = len.saturating_sub(at + held as u64);
-        let want = (buf.len() - held).min(usize::try_from(room).unwrap_or(usize::MAX));
-        let fresh = buf.get_mut(held..held + want).unwrap_or_default();
-        let read = piece.read(fresh, at + held as u64)?;
-        let filled = buf.get(..held + read).unwrap_or_default();
-        let mut begin = 0;
-        for end in memchr::memchr_iter(b'\n', filled) {
-            let offset = piece.start + at + begin as u64;
-            let shown = if offset == piece.start {
-                Shown::Header(filled.get(begin..=end).unwrap_or_default())
-            } else {
-                let place = Place {
-                    at: offset,
-                    len: u32::try_from(end + 1 - begin).unwrap_or(u32::MAX),
-                };
-                Shown::Line(filled.get(begin..end).unwrap_or_default(), place)
-            };
-            if !visit(shown) {
-                return Ok((offset, false));
-            }
-            begin = end + 1;
-        }
-        at += begin as u64;
-        held = filled.len() - begin;
+        let room = usize::try_from(len.saturating_sub(at)).unwrap_or(usize::MAX);
+        let want = block.get_mut(..room.min(READ_BYTES)).unwrap_or_default();
+        let read = piece.read(want, at)?;
         if read == 0 {
-            return Ok((piece.start + at, held == 0 && at >= len));
+            let whole = lines.part.is_empty() && at >= len;
+            return Ok((lines.offset, whole));
         }
-        buf.copy_within(begin..begin + held, 0);
-        if held == buf.len() {
-            // One line fills the buffer.
-            if buf.len() > MAX_LINE_BYTES {
-                return Ok((piece.start + at, false));
+        at += read as u64;
+        if !lines.show(block.get(..read).unwrap_or_default(), visit) {
+            return Ok((lines.offset, false));
+        }
+    }
+}
+
+/// Puts the lines of a piece together from its blocks.
+struct Lines {
+    /// Where the piece begins in the log, and with it its header line.
+    first: u64,
+    /// Where the first line begins that was not shown yet.
+    offset: u64,
+    /// What has been read of that line.
+    part: Vec<u8>,
+}
+
+impl Lines {
+    /// Shows the lines that end in a block. Returns false if no more is wanted, or the line that
+    /// begins last is too long to be one.
+    fn show(&mut self, block: &[u8], visit: &mut Visit<'_>) -> bool {
+        let mut begin = 0;
+        for end in memchr::memchr_iter(b'\n', block) {
+            let line = block.get(begin..=end).unwrap_or_default();
+            begin = end + 1;
+            let wanted = if self.part.is_empty() {
+                self.line(line, visit)
+            } else {
+                let mut part = std::mem::take(&mut self.part);
+                part.extend_from_slice(line);
+                let wanted = self.line(&part, visit);
+                part.clear();
+                self.part = part;
+                wanted
+            };
+            if !wanted {
+                return false;
             }
-            buf.resize(buf.len() * 2, 0);
         }
+        self.part
+            .extend_from_slice(block.get(begin..).unwrap_or_default());
+        self.part.len() <= MAX_LINE_BYTES
+    }
+
+    /// Shows a line with its LF.
+    fn line(&mut self, line: &[u8], visit: &mut Visit<'_>) -> bool {
+        let shown = if self.offset == self.first {
+            Shown::Header(line)
+        } else {
+            let place = Place {
+                at: self.offset,
+                len: u32::try_from(line.len()).unwrap_or(u32::MAX),
+            };
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            Shown::Line(text, place)
+        };
+        if !visit(shown) {
+            return false;
+        }
+        self.offset += line.len() as u64;
+        true
     }
 }

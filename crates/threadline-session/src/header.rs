@@ -141,7 +141,7 @@ impl Header {
             reason: e.to_string(),
         })?;
         line.pop();
-        codec::finish_line(&mut line);
+        codec::finish_line(&mut line, 0);
         Ok(line)
     }
 

@@ -4,10 +4,14 @@
 //! the little that the reducer needs of them stand at places that can be found by looking at some
 //! bytes. Whatever looks different in any way is left to the parser.
 
+use std::sync::{Arc, LazyLock};
+
+use memchr::memmem::Finder;
+
 use crate::{
     chain::ChainValue,
     event::types,
-    payload::{StepEnd, StepStart},
+    payload::{EndReason, RequestMark, StepEnd, StepStart, TurnEnd, TurnStart, Usage},
     surface::{Place, SlotKind},
     transcript::Transcript,
 };
@@ -23,10 +27,47 @@ pub struct Skimmed<'a> {
     pub time: u64,
     /// Type name.
     pub kind: &'a str,
+    known: Kind,
     /// From the first byte of the data to the end of the line.
     data: &'a [u8],
     /// From behind the data to the checksum, when it is short; else its last bytes.
     tail: &'a [u8],
+}
+
+/// Digits of which every number fits into 64 bits.
+const DIGITS: usize = 19;
+
+/// The types that a line may be told by without being parsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Stream,
+    TurnStart,
+    TurnEnd,
+    StepStart,
+    StepEnd,
+    ToolStart,
+    ToolResult,
+    UserMessage,
+    AssistantMessage,
+    Other,
+}
+
+/// Returns a type's name and what it is here.
+fn kind_of(name: &[u8]) -> Option<(&str, Kind)> {
+    // Patterns of bytes are told apart by their length and whole words at once.
+    Some(match name {
+        b"assistant/chunk" => (types::ASSISTANT_CHUNK, Kind::Stream),
+        b"tool/output" => (types::TOOL_OUTPUT, Kind::Stream),
+        b"tool/start" => (types::TOOL_START, Kind::ToolStart),
+        b"tool/result" => (types::TOOL_RESULT, Kind::ToolResult),
+        b"step/start" => (types::STEP_START, Kind::StepStart),
+        b"step/end" => (types::STEP_END, Kind::StepEnd),
+        b"assistant/message" => (types::ASSISTANT_MESSAGE, Kind::AssistantMessage),
+        b"user/message" => (types::USER_MESSAGE, Kind::UserMessage),
+        b"turn/start" => (types::TURN_START, Kind::TurnStart),
+        b"turn/end" => (types::TURN_END, Kind::TurnEnd),
+        _ => (std::str::from_utf8(name).ok()?, Kind::Other),
+    })
 }
 
 fn number<'a>(bytes: &'a [u8], key: &[u8]) -> Option<(u64, &'a [u8])> {
@@ -37,21 +78,38 @@ fn number<'a>(bytes: &'a [u8], key: &[u8]) -> Option<(u64, &'a [u8])> {
         if !byte.is_ascii_digit() {
             break;
         }
-        value = value.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+        if len == DIGITS {
+            return None;
+        }
+        value = value * 10 + u64::from(byte - b'0');
         len += 1;
     }
     (len > 0).then(|| (value, rest.get(len..).unwrap_or_default()))
 }
 
-/// Returns a string that stands at the beginning, if it has no escapes.
-fn plain<'a>(bytes: &'a [u8], key: &[u8]) -> Option<(&'a str, &'a [u8])> {
+/// Returns a number that may be missing.
+fn optional<'a>(bytes: &'a [u8], key: &[u8]) -> (Option<u64>, &'a [u8]) {
+    match number(bytes, key) {
+        Some((value, rest)) => (Some(value), rest),
+        None => (None, bytes),
+    }
+}
+
+/// Returns the bytes of a string that stands at the beginning, if it has no escapes, and what
+/// follows it.
+fn quoted<'a>(bytes: &'a [u8], key: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let rest = bytes.strip_prefix(key)?;
-    let end = memchr::memchr2(b'"', b'\\', rest)?;
+    let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
     if rest.get(end) != Some(&b'"') {
         return None;
     }
-    let text = std::str::from_utf8(rest.get(..end)?).ok()?;
-    Some((text, rest.get(end + 1..)?))
+    Some((rest.get(..end)?, rest.get(end + 1..)?))
+}
+
+/// Returns a string that stands at the beginning, if it has no escapes.
+fn plain<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a str> {
+    let (text, _) = quoted(bytes, key)?;
+    std::str::from_utf8(text).ok()
 }
 
 impl<'a> Skimmed<'a> {
@@ -61,7 +119,8 @@ impl<'a> Skimmed<'a> {
     pub fn of(line: &'a [u8]) -> Option<Self> {
         let (seq, rest) = number(line, b"{\"seq\":")?;
         let (time, rest) = number(rest, b",\"time\":")?;
-        let (kind, rest) = plain(rest, b",\"type\":\"")?;
+        let (name, rest) = quoted(rest, b",\"type\":\"")?;
+        let (kind, known) = kind_of(name)?;
         let data = rest.strip_prefix(b",\"data\":")?;
         let body = data.len().checked_sub(CRC_TAIL)?;
         let (body, crc) = data.split_at_checked(body)?;
@@ -73,6 +132,7 @@ impl<'a> Skimmed<'a> {
             seq,
             time,
             kind,
+            known,
             data,
             tail,
         })
@@ -110,26 +170,74 @@ impl<'a> Skimmed<'a> {
             .map(|(value, _)| value)
     }
 
+    fn turn_end(&self) -> Option<TurnEnd> {
+        let (turn, rest) = number(self.data, b"{\"turn\":")?;
+        if rest.starts_with(b",\"reason\":{\"kind\":\"completed\"}}") {
+            let reason = EndReason::Completed;
+            return Some(TurnEnd { turn, reason });
+        }
+        self.parse()
+    }
+
+    /// Returns what a step begins with, but for its request: the open step is read again with
+    /// [`Transcript::stream`].
+    fn step_start(&self) -> Option<StepStart> {
+        let (turn, rest) = number(self.data, b"{\"turn\":")?;
+        let (step, rest) = number(rest, b",\"step\":")?;
+        rest.starts_with(b",\"request\":{").then(|| StepStart {
+            turn,
+            step,
+            request: RequestMark {
+                fingerprint: String::new(),
+                items: 0,
+                bytes: 0,
+            },
+        })
+    }
+
+    fn step_end(&self) -> Option<StepEnd> {
+        let (turn, rest) = number(self.data, b"{\"turn\":")?;
+        let (step, rest) = number(rest, b",\"step\":")?;
+        let Some((input_tokens, rest)) = number(rest, b",\"usage\":{\"inputTokens\":") else {
+            return self.parse();
+        };
+        let (output_tokens, rest) = number(rest, b",\"outputTokens\":")?;
+        let (cached_input_tokens, rest) = optional(rest, b",\"cachedInputTokens\":");
+        let (reasoning_tokens, rest) = optional(rest, b",\"reasoningTokens\":");
+        if !rest.starts_with(b"}}") {
+            return self.parse();
+        }
+        Some(StepEnd {
+            turn,
+            step,
+            usage: Some(Usage {
+                input_tokens,
+                output_tokens,
+                cached_input_tokens,
+                reasoning_tokens,
+            }),
+        })
+    }
+
     fn parse<T: serde::de::DeserializeOwned>(&self) -> Option<T> {
         let mut values = serde_json::Deserializer::from_slice(self.data).into_iter::<T>();
         values.next()?.ok()
     }
 
     /// Returns the ids of an assistant message's calls.
-    fn calls(&self) -> Option<Vec<String>> {
-        const ANY: &[u8] = b"\"tool_call\"";
-        const CALL: &[u8] = b"{\"type\":\"tool_call\",\"callId\":\"";
+    fn calls(&self) -> Option<Vec<Arc<str>>> {
+        static ANY: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\"tool_call\""));
+        const BEFORE: &[u8] = b"{\"type\":";
+        const BEHIND: &[u8] = b"\"tool_call\",\"callId\":\"";
+        let mut ids = Vec::new();
         // Inside a string its quotes would be escaped, so this is found only where it is meant.
-        let any = memchr::memmem::find_iter(self.data, ANY).count();
-        if any == 0 {
-            return Some(Vec::new());
+        for at in ANY.find_iter(self.data) {
+            if !self.data.get(..at)?.ends_with(BEFORE) {
+                return None;
+            }
+            ids.push(plain(self.data.get(at..)?, BEHIND)?.into());
         }
-        let mut ids = Vec::with_capacity(any);
-        for at in memchr::memmem::find_iter(self.data, CALL) {
-            let (id, _) = plain(self.data.get(at..)?, CALL)?;
-            ids.push(id.to_owned());
-        }
-        (ids.len() == any).then_some(ids)
+        Some(ids)
     }
 }
 
@@ -145,39 +253,51 @@ impl Transcript {
         if seq != self.next_seq || !self.bare {
             return false;
         }
-        match line.kind {
-            types::ASSISTANT_CHUNK | types::TOOL_OUTPUT => {}
-            types::STEP_START => {
-                let Some(start) = line.parse::<StepStart>() else {
+        match line.known {
+            Kind::Stream => {}
+            Kind::TurnStart => {
+                let Some(start) = line.parse::<TurnStart>() else {
+                    return false;
+                };
+                self.turn_start(seq, start);
+            }
+            Kind::TurnEnd => {
+                let Some(end) = line.turn_end() else {
+                    return false;
+                };
+                self.turn_end(end);
+            }
+            Kind::StepStart => {
+                let Some(start) = line.step_start() else {
                     return false;
                 };
                 self.step_start(start);
             }
-            types::STEP_END => {
-                let Some(end) = line.parse::<StepEnd>() else {
+            Kind::StepEnd => {
+                let Some(end) = line.step_end() else {
                     return false;
                 };
                 self.step_end(end);
             }
-            types::TOOL_START => {
-                let Some((id, _)) = plain(line.data, b"{\"callId\":\"") else {
+            Kind::ToolStart => {
+                let Some(id) = plain(line.data, b"{\"callId\":\"") else {
                     return false;
                 };
                 self.surface.start(seq, id);
             }
-            types::TOOL_RESULT => {
-                let Some((id, _)) = plain(line.data, b"{\"callId\":\"") else {
+            Kind::ToolResult => {
+                let Some(id) = plain(line.data, b"{\"callId\":\"") else {
                     return false;
                 };
                 if self.surface.answer(seq, place, id).is_none() {
                     self.surface.push(seq, place, SlotKind::Orphan, Vec::new());
                 }
             }
-            types::USER_MESSAGE if self.facts.first_prompt.is_some() => {
+            Kind::UserMessage if self.facts.first_prompt.is_some() => {
                 self.surface.push(seq, place, SlotKind::Plain, Vec::new());
                 self.undone.clear();
             }
-            types::ASSISTANT_MESSAGE => {
+            Kind::AssistantMessage => {
                 let Some(calls) = line.calls() else {
                     return false;
                 };
@@ -185,7 +305,7 @@ impl Transcript {
                 self.surface.push(seq, place, SlotKind::Plain, calls);
                 self.undone.clear();
             }
-            _ => return false,
+            Kind::UserMessage | Kind::Other => return false,
         }
         self.count(seq, line.time);
         self.prune();

@@ -7,6 +7,8 @@
 //! The tree does not grow without bound: what lies before a *horizon* is folded into one base. A
 //! head that moves behind the horizon needs the surface of that point from outside.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::limits::SURFACE_NODES;
@@ -23,7 +25,7 @@ pub struct Place {
 /// A tool call of an assistant message on the surface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallSlot {
-    pub(crate) call_id: String,
+    pub(crate) call_id: Arc<str>,
     pub(crate) started: Option<u64>,
     pub(crate) result: Option<(u64, Place)>,
     /// Whether a head has moved back to where the call had no result. A rewind undoes no tool, so
@@ -53,7 +55,8 @@ pub(crate) struct Slot {
     pub(crate) seq: u64,
     pub(crate) place: Place,
     pub(crate) kind: SlotKind,
-    pub(crate) calls: Vec<CallSlot>,
+    /// Shared between copies of the surface until one of them changes.
+    pub(crate) calls: Arc<[CallSlot]>,
 }
 
 impl Slot {
@@ -76,7 +79,7 @@ enum Op {
     Push {
         kind: SlotKind,
         place: Place,
-        calls: Box<[String]>,
+        calls: Box<[Arc<str>]>,
     },
     Start(CallPlace),
     Result(CallPlace, Place),
@@ -127,7 +130,7 @@ impl Surface {
         self.slots
     }
 
-    pub(crate) fn push(&mut self, seq: u64, place: Place, kind: SlotKind, calls: Vec<String>) {
+    pub(crate) fn push(&mut self, seq: u64, place: Place, kind: SlotKind, calls: Vec<Arc<str>>) {
         let calls = calls.into();
         self.grow(seq, Op::Push { kind, place, calls });
     }
@@ -148,7 +151,7 @@ impl Surface {
     /// Marks the newest unanswered, unstarted call with this id as started.
     pub(crate) fn start(&mut self, seq: u64, call_id: &str) -> Option<CallPlace> {
         let place = self.find(|call| {
-            call.call_id == call_id && call.result.is_none() && call.started.is_none()
+            &*call.call_id == call_id && call.result.is_none() && call.started.is_none()
         })?;
         self.grow(seq, Op::Start(place));
         Some(place)
@@ -157,7 +160,7 @@ impl Surface {
     /// Answers the unanswered call with this id in the newest message that has one: a started
     /// call before one that is not.
     pub(crate) fn answer(&mut self, seq: u64, at: Place, call_id: &str) -> Option<CallPlace> {
-        let open = |call: &CallSlot| call.call_id == call_id && call.result.is_none();
+        let open = |call: &CallSlot| &*call.call_id == call_id && call.result.is_none();
         let place = self
             .find(|call| open(call) && call.started.is_some())
             .or_else(|| self.find(open))?;
@@ -168,7 +171,7 @@ impl Surface {
     /// Returns the open call that something said about this id is about: in the newest message
     /// that has one, a started call before one that is not.
     pub(crate) fn about(&self, call_id: &str) -> Option<CallPlace> {
-        let open = |call: &CallSlot| call.call_id == call_id && call.result.is_none();
+        let open = |call: &CallSlot| &*call.call_id == call_id && call.result.is_none();
         let newest = self.find(open)?;
         let slot = self
             .slots
@@ -292,10 +295,27 @@ impl Surface {
     }
 }
 
+fn open_calls(ids: &[Arc<str>]) -> Arc<[CallSlot]> {
+    if ids.is_empty() {
+        // All empty ones are the same, which needs no memory.
+        return Arc::default();
+    }
+    let calls = ids.iter().map(|id| CallSlot {
+        call_id: id.clone(),
+        started: None,
+        result: None,
+        doubtful: false,
+    });
+    calls.collect()
+}
+
 fn doubt(slots: &mut [Slot]) {
-    let calls = slots.iter_mut().flat_map(|slot| &mut slot.calls);
-    for call in calls.filter(|call| call.result.is_none()) {
-        call.doubtful = true;
+    let open = |call: &CallSlot| call.result.is_none() && !call.doubtful;
+    for slot in slots.iter_mut().filter(|slot| slot.calls.iter().any(open)) {
+        let calls = Arc::make_mut(&mut slot.calls);
+        for call in calls.iter_mut().filter(|call| open(call)) {
+            call.doubtful = true;
+        }
     }
 }
 
@@ -305,7 +325,9 @@ fn do_op(slots: &mut Vec<Slot>, node: &Node) {
             .iter_mut()
             .rev()
             .find(|slot| slot.seq == place.assistant);
-        if let Some(call) = slot.and_then(|slot| slot.calls.get_mut(place.index)) {
+        if let Some(slot) = slot
+            && let Some(call) = Arc::make_mut(&mut slot.calls).get_mut(place.index)
+        {
             f(call);
         }
     };
@@ -314,15 +336,7 @@ fn do_op(slots: &mut Vec<Slot>, node: &Node) {
             seq: node.seq,
             place: *place,
             kind: *kind,
-            calls: calls
-                .iter()
-                .map(|id| CallSlot {
-                    call_id: id.clone(),
-                    started: None,
-                    result: None,
-                    doubtful: false,
-                })
-                .collect(),
+            calls: open_calls(calls),
         }),
         Op::Start(place) => call(slots, place, &|call| call.started = Some(node.seq)),
         Op::Result(place, at) => call(slots, place, &|call| {
@@ -345,7 +359,7 @@ fn do_op(slots: &mut Vec<Slot>, node: &Node) {
                 seq: node.seq,
                 place: *place,
                 kind: SlotKind::Summary,
-                calls: Vec::new(),
+                calls: Arc::default(),
             };
             slots.insert(at, summary);
             slots.retain(|slot| slot.seq == node.seq || !gone(slot));

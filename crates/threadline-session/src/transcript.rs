@@ -506,13 +506,7 @@ impl Transcript {
         let seq = event.seq;
         match payload {
             Payload::TurnStart(start) => self.turn_start(seq, start),
-            Payload::TurnEnd(end) => {
-                self.open_step = None;
-                self.open_turn = None;
-                self.approvals.clear();
-                self.facts.last_reason = Some(end.reason.clone());
-                Change::TurnEnded(end.reason)
-            }
+            Payload::TurnEnd(end) => self.turn_end(end),
             Payload::StepStart(start) => {
                 self.step_start(start);
                 Change::StepStarted
@@ -533,7 +527,7 @@ impl Transcript {
                 self.message_logged();
                 let calls = message
                     .calls()
-                    .map(|call| call.call_id.to_owned())
+                    .map(|call| Arc::from(call.call_id))
                     .collect();
                 let item = Item::Assistant(message.into());
                 self.push((seq, place), SlotKind::Plain, item, calls)
@@ -605,7 +599,7 @@ impl Transcript {
         }
     }
 
-    fn turn_start(&mut self, seq: u64, start: payload::TurnStart) -> Change {
+    pub(crate) fn turn_start(&mut self, seq: u64, start: payload::TurnStart) -> Change {
         self.last_turn = start.turn;
         self.facts.turns += 1;
         self.context = Some(start.context);
@@ -618,6 +612,14 @@ impl Transcript {
             start_seq: seq,
         });
         Change::TurnStarted
+    }
+
+    pub(crate) fn turn_end(&mut self, end: payload::TurnEnd) -> Change {
+        self.open_step = None;
+        self.open_turn = None;
+        self.approvals.clear();
+        self.facts.last_reason = Some(end.reason.clone());
+        Change::TurnEnded(end.reason)
     }
 
     fn user_message(&mut self, at: (u64, Place), message: UserMessage) -> Change {
@@ -675,7 +677,7 @@ impl Transcript {
         (seq, place): (u64, Place),
         kind: SlotKind,
         item: Item,
-        calls: Vec<String>,
+        calls: Vec<Arc<str>>,
     ) -> Change {
         self.undone.clear();
         self.surface.push(seq, place, kind, calls);
