@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use threadline_session::{Base, Place, SessionId};
 use threadline_store::{
     Backend, BackendError, BlobId, BlobStat, Catalogue, Checkpoint, ClaimError, Damage,
-    HeaderReadError, Import, NewLog, Page, ReadPos, Stat, StoredHeader, UserSummary, Writer,
+    HeaderReadError, Import, NewLog, Page, ReadPos, Stat, StoredHeader, Usage, UserSummary, Writer,
 };
 
 use crate::{
@@ -164,6 +164,11 @@ impl Backend for PostgresBackend {
             .map_err(|trouble| self.inner.failed("reading", id, trouble))
     }
 
+    async fn usage(&self, id: &SessionId) -> Result<Usage, BackendError> {
+        let usage = retrying!(read::usage(&self.inner.db, id));
+        usage.map_err(|trouble| self.inner.failed("measuring", id, trouble))
+    }
+
     async fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
         let sql = "SELECT id FROM sessions";
         let rows: Result<_, Trouble> = retrying!(self.inner.db.query(sql, &[]));
@@ -261,5 +266,9 @@ impl Backend for PostgresBackend {
 
     async fn import(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
         Ok(Box::new(PgImport::begin(&self.inner, id).await?))
+    }
+
+    async fn replace(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        Ok(Box::new(PgImport::replacing(&self.inner, id).await?))
     }
 }

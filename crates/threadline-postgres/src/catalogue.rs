@@ -1,8 +1,11 @@
 //! The catalogue: what lists show, one row for each session.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -15,7 +18,7 @@ use tokio_postgres::Row;
 
 use crate::{
     backend::Inner,
-    db::{count, int},
+    db::{Db, count, int},
     error::{Trouble, retrying},
 };
 
@@ -31,17 +34,26 @@ const ALL_SUSPECTS: &str = "\
             IS DISTINCT FROM (h.next_at, h.segment, h.people)) \
     ORDER BY c.updated_at DESC NULLS FIRST, 1 DESC";
 
-/// The lock keeps whoever deletes the session from looking for its row before that is there. It
-/// comes before the update, because a row that the same statement has changed is not locked.
+/// Many rows in one statement.
+///
+/// The lock keeps whoever deletes a session from looking for its row before that is there. It
+/// comes before the update, because a row that the same statement has changed is not locked. All
+/// take the rows in the order of their ids, so that few who do so at once wait for each other in a
+/// circle; who does is told by the server, and tries again.
 const PUT: &str = "\
-    WITH there AS (\
-        SELECT id FROM sessions WHERE id = $1 FOR KEY SHARE\
+    WITH given AS (\
+        SELECT * FROM unnest($1::text[], $2::bigint[], $3::boolean[], $4::boolean[], $5::text[], \
+            $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bigint[], $11::bigint[], \
+            $12::text[], $13::boolean[]) AS u (id, updated_at, archived, pinned, cwd, parent, \
+            status, search, bytes, segment, people, row_json, written)\
+    ), there AS (\
+        SELECT id FROM sessions WHERE id = ANY($1::text[]) ORDER BY id COLLATE \"C\" FOR KEY SHARE\
     ), put AS (\
         INSERT INTO catalogue (id, updated_at, archived, pinned, cwd, parent, status, search, \
             bytes, segment, people, written, row_json) \
-        SELECT $1::text, $2::bigint, $3::boolean, $4::boolean, $5::text, $6::text, $7::text, \
-            $8::text, $9::bigint, $10::bigint, $11::bigint, $13::boolean, \
-            $12::text FROM there \
+        SELECT id, updated_at, archived, pinned, cwd, parent, status, search, bytes, segment, \
+            people, written, row_json \
+        FROM given WHERE id IN (SELECT id FROM there) ORDER BY id COLLATE \"C\" \
         ON CONFLICT (id) DO UPDATE SET updated_at = excluded.updated_at, \
             archived = excluded.archived, pinned = excluded.pinned, cwd = excluded.cwd, \
             parent = excluded.parent, status = excluded.status, search = excluded.search, \
@@ -49,15 +61,17 @@ const PUT: &str = "\
             written = excluded.written, row_json = excluded.row_json \
         RETURNING id\
     ), settled AS (\
-        UPDATE sessions SET suspect = false \
-        WHERE id IN (SELECT id FROM put) AND suspect AND NOT $13::boolean AND lease_until IS NULL \
-            AND next_at = $9 AND segment = $10 AND people = $11\
+        UPDATE sessions h SET suspect = false FROM given g \
+        WHERE h.id = g.id AND g.id IN (SELECT id FROM put) AND h.suspect AND NOT g.written \
+            AND h.lease_until IS NULL \
+            AND h.next_at = g.bytes AND h.segment = g.segment AND h.people = g.people\
     ) SELECT set_config('synchronous_commit', 'off', true)";
 
 const PUT_MISSING: &str = "\
-    UPDATE catalogue SET status = $2, row_json = $3, bytes = 0, segment = 0, people = 0, \
-        written = false \
-    WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = $1)";
+    UPDATE catalogue c SET status = g.status, row_json = g.row_json, bytes = 0, segment = 0, \
+        people = 0, written = false \
+    FROM unnest($1::text[], $2::text[], $3::text[]) AS g (id, status, row_json) \
+    WHERE c.id = g.id AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = g.id)";
 
 const PAGE: &str = "\
     SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue \
@@ -70,6 +84,9 @@ const PAGE: &str = "\
 
 const GET: &str = "\
     SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue WHERE id = $1";
+
+/// Most rows in one statement, which locks as many sessions for its time.
+const ROWS_AT_ONCE: usize = 256;
 
 /// The catalogue in the same schema.
 pub(crate) struct PgCatalogue {
@@ -100,35 +117,22 @@ impl PgCatalogue {
         Ok(ids)
     }
 
-    async fn put_once(&self, row: &CatalogueRow) -> Result<(), Trouble> {
-        let summary = &row.summary;
-        let json = serde_json::to_string(summary).map_err(|e| Trouble::Other(e.to_string()))?;
-        let (id, status) = (summary.id.as_str(), status(summary.status));
-        let db = &self.inner.db;
-        if row.is_missing() {
-            db.query(PUT_MISSING, &[&id, &status, &json]).await?;
-            return Ok(());
+    async fn put_once(&self, rows: &[&CatalogueRow]) -> Result<(), Trouble> {
+        let (mut here, mut missing) = (Columns::default(), Columns::default());
+        for row in rows {
+            let columns = if row.is_missing() {
+                &mut missing
+            } else {
+                &mut here
+            };
+            columns.push(row)?;
         }
-        let parent = summary.parent.as_ref().map(|parent| parent.id.as_str());
-        db.query(
-            PUT,
-            &[
-                &id,
-                &int(summary.updated_at),
-                &summary.archived,
-                &summary.pinned,
-                &text(&summary.cwd),
-                &parent,
-                &status,
-                &text(&search_text(summary)),
-                &int(row.stamp.0),
-                &int(row.stamp.1),
-                &int(row.people.0),
-                &json,
-                &row.written,
-            ],
-        )
-        .await?;
+        if !missing.ids.is_empty() {
+            missing.put_missing(&self.inner.db).await?;
+        }
+        if !here.ids.is_empty() {
+            here.put(&self.inner.db).await?;
+        }
         Ok(())
     }
 
@@ -171,6 +175,75 @@ impl PgCatalogue {
             return Ok(None);
         };
         read(&row).map(Some)
+    }
+}
+
+/// Rows as the columns of their table.
+#[derive(Debug, Default)]
+struct Columns<'a> {
+    ids: Vec<&'a str>,
+    updated_at: Vec<i64>,
+    archived: Vec<bool>,
+    pinned: Vec<bool>,
+    cwds: Vec<String>,
+    parents: Vec<Option<&'a str>>,
+    statuses: Vec<String>,
+    searches: Vec<String>,
+    bytes: Vec<i64>,
+    segments: Vec<i64>,
+    people: Vec<i64>,
+    json: Vec<String>,
+    written: Vec<bool>,
+}
+
+impl<'a> Columns<'a> {
+    fn push(&mut self, row: &'a CatalogueRow) -> Result<(), Trouble> {
+        let summary = &row.summary;
+        let json = serde_json::to_string(summary).map_err(|e| Trouble::Other(e.to_string()))?;
+        let parent = summary.parent.as_ref();
+        self.ids.push(summary.id.as_str());
+        self.updated_at.push(int(summary.updated_at));
+        self.archived.push(summary.archived);
+        self.pinned.push(summary.pinned);
+        self.cwds.push(text(&summary.cwd));
+        self.parents.push(parent.map(|parent| parent.id.as_str()));
+        self.statuses.push(status(summary.status));
+        self.searches.push(text(&search_text(summary)));
+        self.bytes.push(int(row.stamp.0));
+        self.segments.push(int(row.stamp.1));
+        self.people.push(int(row.people.0));
+        self.json.push(json);
+        self.written.push(row.written);
+        Ok(())
+    }
+
+    async fn put(&self, db: &Db) -> Result<(), Trouble> {
+        db.query(
+            PUT,
+            &[
+                &self.ids,
+                &self.updated_at,
+                &self.archived,
+                &self.pinned,
+                &self.cwds,
+                &self.parents,
+                &self.statuses,
+                &self.searches,
+                &self.bytes,
+                &self.segments,
+                &self.people,
+                &self.json,
+                &self.written,
+            ],
+        )
+        .await
+        .map(drop)
+    }
+
+    async fn put_missing(&self, db: &Db) -> Result<(), Trouble> {
+        db.query(PUT_MISSING, &[&self.ids, &self.statuses, &self.json])
+            .await
+            .map(drop)
     }
 }
 
@@ -257,8 +330,14 @@ impl Catalogue for PgCatalogue {
     }
 
     async fn put(&self, rows: Vec<CatalogueRow>) -> Result<(), BackendError> {
-        for row in &rows {
-            let put: Result<(), Trouble> = retrying!(self.put_once(row));
+        // A statement changes a row once: the last of several for a session counts.
+        let last: BTreeMap<&str, &CatalogueRow> = rows
+            .iter()
+            .map(|row| (row.summary.id.as_str(), row))
+            .collect();
+        let rows: Vec<&CatalogueRow> = last.into_values().collect();
+        for some in rows.chunks(ROWS_AT_ONCE) {
+            let put: Result<(), Trouble> = retrying!(self.put_once(some));
             put.map_err(|trouble| self.failed(trouble))?;
         }
         Ok(())

@@ -55,7 +55,8 @@ impl Db {
                     wait: Some(POOL_WAIT),
                     ..Timeouts::default()
                 },
-                ..PoolConfig::new(options.connections.max(1))
+                // One is in use for the whole of an import or a repair, which reads through others.
+                ..PoolConfig::new(options.connections.max(2))
             })
             .runtime(Runtime::Tokio1)
             .post_create(Hook::async_fn(move |client, _| {

@@ -77,7 +77,11 @@ impl Trouble {
     }
 
     pub(crate) fn backend(self, what: impl Into<String>) -> BackendError {
-        BackendError::new(what, self)
+        match self.kind() {
+            // The kind is how those above the seam tell it from other failures.
+            Kind::Full => BackendError::new(what, io::Error::new(io::ErrorKind::StorageFull, self)),
+            Kind::Race | Kind::Lost | Kind::Failed => BackendError::new(what, self),
+        }
     }
 
     pub(crate) fn claim(self, what: impl Into<String>) -> ClaimError {

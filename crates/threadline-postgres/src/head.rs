@@ -309,8 +309,10 @@ impl Inner {
         // Of two who delete sessions with a segment in common, the second sees what the first left.
         let locked = within(
             &transaction,
-            "SELECT s.id FROM segments s JOIN session_segments g ON g.segment = s.id \
-             WHERE g.session = $1 ORDER BY s.id FOR UPDATE OF s",
+            "SELECT s.id FROM segments s WHERE s.id IN (\
+                 SELECT segment FROM session_segments WHERE session = $1 \
+                 UNION ALL SELECT segment FROM kept_segments WHERE session = $1\
+             ) ORDER BY s.id FOR UPDATE OF s",
             &[&id],
         )
         .await?;
@@ -320,6 +322,8 @@ impl Inner {
             .collect::<Result<Vec<i64>, _>>()?;
         for sql in [
             "DELETE FROM session_segments WHERE session = $1",
+            "DELETE FROM kept_segments WHERE session = $1",
+            "DELETE FROM kept_logs WHERE session = $1",
             "DELETE FROM checkpoints WHERE session = $1",
             "DELETE FROM catalogue WHERE id = $1",
             "DELETE FROM sessions WHERE id = $1",
@@ -430,7 +434,10 @@ async fn trim(
     let kept = within(
         transaction,
         "SELECT count(*), coalesce(bool_or(last_seq IS NULL), false), max(last_seq) \
-         FROM session_segments WHERE segment = $1",
+         FROM (\
+             SELECT last_seq FROM session_segments WHERE segment = $1 \
+             UNION ALL SELECT last_seq FROM kept_segments WHERE segment = $1\
+         ) named",
         &[&segment],
     )
     .await?;

@@ -1,4 +1,5 @@
-//! Bringing in a session from another store: one transaction, on a connection of its own.
+//! Bringing in a session from another store, or a repaired log in the place of a damaged one: one
+//! transaction, on a connection of its own.
 
 use std::sync::Arc;
 
@@ -11,9 +12,11 @@ use crate::{
     backend::Inner,
     db::{int, within},
     error::Trouble,
-    head::{Links, NewHead},
+    head::{Links, NewHead, Refusal},
     lease::random,
     lines::{self, Batch},
+    replace::Replaced,
+    writer::PgWriter,
 };
 
 /// A session in the making. Nobody sees it before the transaction ends.
@@ -22,6 +25,8 @@ pub(crate) struct PgImport {
     id: SessionId,
     /// `None` once it is finished.
     client: Option<Client>,
+    /// The claim on the session whose log is replaced; none for one that comes from elsewhere.
+    claim: Option<PgWriter>,
     links: Links,
     /// The header line of the last segment.
     header: String,
@@ -31,12 +36,27 @@ pub(crate) struct PgImport {
 
 impl PgImport {
     pub(crate) async fn begin(inner: &Arc<Inner>, id: &SessionId) -> Result<Self, ClaimError> {
-        let what = || inner.what("importing", id);
-        let failed = |trouble: Trouble| trouble.claim(what());
-        let taken = crate::read::stat(&inner.db, id).await.map_err(failed)?;
+        let taken = crate::read::stat(&inner.db, id).await;
+        let taken = taken.map_err(|trouble| trouble.claim(inner.what("importing", id)))?;
         if taken.is_some() {
             return Err(ClaimError::AlreadyExists);
         }
+        Self::open_with(inner, id, None).await
+    }
+
+    /// Begins to replace the log of a session, which is claimed until the end.
+    pub(crate) async fn replacing(inner: &Arc<Inner>, id: &SessionId) -> Result<Self, ClaimError> {
+        let claim = inner.claim(id, false).await?;
+        Self::open_with(inner, id, Some(claim)).await
+    }
+
+    async fn open_with(
+        inner: &Arc<Inner>,
+        id: &SessionId,
+        claim: Option<PgWriter>,
+    ) -> Result<Self, ClaimError> {
+        let doing = doing(claim.as_ref());
+        let failed = |trouble: Trouble| trouble.claim(inner.what(doing, id));
         let client = inner.db.client().await.map_err(failed)?;
         let begun = client.batch_execute("BEGIN").await;
         begun.map_err(|error| failed(error.into()))?;
@@ -44,6 +64,7 @@ impl PgImport {
             inner: Arc::clone(inner),
             id: id.clone(),
             client: Some(client),
+            claim,
             links: Links::default(),
             header: String::new(),
             next_seq: 0,
@@ -51,8 +72,12 @@ impl PgImport {
         })
     }
 
+    fn what(&self) -> String {
+        self.inner.what(doing(self.claim.as_ref()), &self.id)
+    }
+
     fn failed(&self, trouble: Trouble) -> BackendError {
-        trouble.backend(self.inner.what("importing", &self.id))
+        trouble.backend(self.what())
     }
 
     fn client(&self) -> Result<&Client, Trouble> {
@@ -61,6 +86,9 @@ impl PgImport {
     }
 
     async fn open(&mut self, line: &[u8]) -> Result<(), Trouble> {
+        if self.claim.is_some() && !self.links.segments.is_empty() {
+            return Err(Trouble::Other("a repaired log has one header".into()));
+        }
         self.close().await?;
         self.links.end(self.next_seq);
         let header = lines::header(line)?.to_owned();
@@ -108,28 +136,49 @@ impl PgImport {
         Ok(())
     }
 
-    async fn end(&mut self) -> Result<bool, Trouble> {
+    async fn end(&mut self) -> Result<(), Refusal> {
         let Some(segment) = self.links.segments.last().copied() else {
-            return Err(Trouble::Other("there is no header".into()));
-        };
-        let nothing = Batch::new(b"", self.next_seq, self.next_at)?;
-        let head = NewHead {
-            id: &self.id,
-            segment,
-            header: &self.header,
-            holder: None,
-            lease_ms: 0.0,
-            links: &self.links,
-            batch: &nothing,
+            return Err(Trouble::Other("there is no header".into()).into());
         };
         let client = self.client()?;
-        if !head.insert(client).await? {
-            return Ok(false);
+        if let Some(claim) = &self.claim {
+            let (epoch, holder) = claim.claim();
+            let new = Replaced {
+                id: &self.id,
+                epoch,
+                holder,
+                segment,
+                header: &self.header,
+                next_seq: self.next_seq,
+                next_at: self.next_at,
+            };
+            new.swap(client).await?;
+        } else {
+            let nothing = Batch::new(b"", self.next_seq, self.next_at)?;
+            let head = NewHead {
+                id: &self.id,
+                segment,
+                header: &self.header,
+                holder: None,
+                lease_ms: 0.0,
+                links: &self.links,
+                batch: &nothing,
+            };
+            if !head.insert(client).await? {
+                return Err(Refusal::Claim(ClaimError::AlreadyExists));
+            }
         }
         client.batch_execute("COMMIT").await?;
         // The connection is as good as new.
         self.client = None;
-        Ok(true)
+        Ok(())
+    }
+}
+
+fn doing(claim: Option<&PgWriter>) -> &'static str {
+    match claim {
+        Some(_) => "repairing",
+        None => "importing",
     }
 }
 
@@ -156,12 +205,12 @@ impl Import for PgImport {
 
     async fn finish(mut self: Box<Self>) -> Result<(), ClaimError> {
         match self.end().await {
-            Ok(true) => {
+            Ok(()) => {
                 self.inner.changed_now(&self.id);
                 Ok(())
             }
-            Ok(false) => Err(ClaimError::AlreadyExists),
-            Err(trouble) => Err(trouble.claim(self.inner.what("importing", &self.id))),
+            Err(Refusal::Claim(error)) => Err(error),
+            Err(Refusal::Trouble(trouble)) => Err(trouble.claim(self.what())),
         }
     }
 }

@@ -6,6 +6,9 @@
 //! - An append is one statement: it compares and sets the head row, and stores the lines only if
 //!   the head was as expected. The epoch in it is what fences an older writer; the lease beside it
 //!   only spares others the attempt.
+//! - A repair puts a new segment in the place of a session's own. The old log is kept: the view
+//!   `quarantine` gives its lines, `SELECT line FROM quarantine WHERE session = … AND generation = 1
+//!   ORDER BY at`.
 //! - Nothing on the way asks for more than ordinary transactions: no advisory locks, and
 //!   notifications are hints that may be missing.
 //!
@@ -24,6 +27,7 @@ mod migrate;
 mod notify;
 mod options;
 mod read;
+mod replace;
 mod tls;
 mod writer;
 

@@ -8,8 +8,14 @@ use crate::{
 };
 
 /// All migrations, in order: number, name, statements.
-const MIGRATIONS: &[(i32, &str, &str)] =
-    &[(1, "tables", include_str!("migrations/0001_tables.sql"))];
+const MIGRATIONS: &[(i32, &str, &str)] = &[
+    (1, "tables", include_str!("migrations/0001_tables.sql")),
+    (
+        2,
+        "kept_logs",
+        include_str!("migrations/0002_kept_logs.sql"),
+    ),
+];
 
 /// How often a process that loses the race to another one looks again.
 const MOST_TRIES: u32 = 50;

@@ -10,7 +10,8 @@ use tokio_postgres::{Config, config::Host};
 pub struct PostgresOptions {
     /// Schema that the tables are in; made if it is not there.
     pub schema: String,
-    /// Most connections at a time, besides one that listens and one for each import.
+    /// Most connections at a time, besides one that listens; at least 2. Each import and each repair
+    /// keeps one until its end.
     pub connections: usize,
     /// How long a session stays claimed when nothing is heard from its writer any more.
     pub lease: Duration,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use threadline_session::{Base, Header, Place, SessionId, codec::crc32c};
 use threadline_store::{
     BlobId, Checkpoint, Damage, Entry, HeaderReadError, Page, ReadPos, Stamp, Stat, StoredHeader,
-    blob::names_in,
+    Usage, blob::names_in,
 };
 
 use crate::{
@@ -42,6 +42,20 @@ const STAT: &str = "\
 const OWN_HEADER: &str = "\
     SELECT s.header_line FROM sessions h JOIN segments s ON s.id = h.segment WHERE h.id = $1";
 
+/// The segments of the logs that a session had before it was repaired.
+const KEPT: &str = "\
+    SELECT k.segment, k.first_seq, coalesce(k.last_seq, 9223372036854775806), k.start_at, \
+        s.header_line \
+    FROM kept_segments k JOIN segments s ON s.id = k.segment WHERE k.session = $1";
+
+const USAGE: &str = "\
+    SELECT h.next_at, g.start_at, \
+        (SELECT coalesce(sum(octet_length(c.state)), 0)::bigint FROM checkpoints c \
+            WHERE c.session = h.id), \
+        (SELECT coalesce(sum(k.bytes), 0)::bigint FROM kept_logs k WHERE k.session = h.id) \
+    FROM sessions h JOIN session_segments g ON g.session = h.id AND g.segment = h.segment \
+    WHERE h.id = $1";
+
 const CHECKPOINT: &str = "\
     SELECT seq, hint, crc, state FROM checkpoints WHERE session = $1 AND seq <= $2 \
     ORDER BY seq DESC LIMIT 8";
@@ -73,7 +87,11 @@ impl Segment {
 
 /// Returns the segments of a session; none when there is no such session.
 pub(crate) async fn segments(db: &Db, id: &SessionId) -> Result<Vec<Segment>, Trouble> {
-    let rows = db.query(SEGMENTS, &[&id.as_str()]).await?;
+    segments_by(db, SEGMENTS, id).await
+}
+
+async fn segments_by(db: &Db, sql: &str, id: &SessionId) -> Result<Vec<Segment>, Trouble> {
+    let rows = db.query(sql, &[&id.as_str()]).await?;
     let read = |row: &tokio_postgres::Row| {
         let last: i64 = row.try_get(2)?;
         Ok(Segment {
@@ -251,6 +269,21 @@ pub(crate) async fn stat(db: &Db, id: &SessionId) -> Result<Option<Stat>, Troubl
     }))
 }
 
+/// Returns the bytes that a session takes up; none when there is no such session.
+pub(crate) async fn usage(db: &Db, id: &SessionId) -> Result<Usage, Trouble> {
+    let Some(row) = db.row(USAGE, &[&id.as_str()]).await? else {
+        return Ok(Usage::default());
+    };
+    let (bytes, shared) = (count(row.try_get(0)?), count(row.try_get(1)?));
+    Ok(Usage {
+        log: bytes.saturating_sub(shared),
+        shared,
+        index: count(row.try_get(2)?),
+        quarantine: count(row.try_get(3)?),
+        other: 0,
+    })
+}
+
 pub(crate) async fn header(
     db: &Db,
     id: &SessionId,
@@ -335,7 +368,7 @@ async fn line_end(db: &Db, segment: i64, seq: u64) -> Result<Option<u64>, Troubl
 pub(crate) const LINE_END: &str =
     "SELECT at + octet_length(body) + 1 FROM events WHERE segment_id = $1 AND seq = $2";
 
-/// Adds the names of blobs that a log mentions. Returns whether there is such a session.
+/// Adds the names of blobs that a log mentions, or one from before a repair. Returns whether there is such a session.
 pub(crate) async fn blob_names(
     db: &Db,
     id: &SessionId,
@@ -343,7 +376,8 @@ pub(crate) async fn blob_names(
 ) -> Result<bool, Trouble> {
     const AT_ONCE: u64 = 1 << 20;
     let segments = segments(db, id).await?;
-    for segment in &segments {
+    let kept = segments_by(db, KEPT, id).await?;
+    for segment in segments.iter().chain(&kept) {
         names_in(segment.header_line.as_bytes(), found);
         let mut next = segment.first_seq;
         loop {

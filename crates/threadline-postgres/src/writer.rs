@@ -55,6 +55,11 @@ const LOOK: &str = "\
     SELECT h.epoch, h.next_seq, h.holder, e.body FROM sessions h \
     LEFT JOIN events e ON e.segment_id = $2 AND e.seq = $3 WHERE h.id = $1";
 
+/// Keeps the newest checkpoint and, further and further back, few older ones: of all that lie
+/// between 2^n and 2^(n+1) events behind the newest, the oldest. So a log has at most one for each
+/// bit of its length, and from any event the next one before it is not far in relation to its age.
+///
+/// The position of the highest bit of a distance is the length of its binary form.
 const CHECKPOINT: &str = "\
     WITH kept AS (\
         INSERT INTO checkpoints (session, seq, hint, crc, state) \
@@ -62,6 +67,14 @@ const CHECKPOINT: &str = "\
         WHERE id = $1 AND epoch = $2 AND next_seq = $3 \
         ON CONFLICT (session, seq) DO UPDATE \
         SET hint = excluded.hint, crc = excluded.crc, state = excluded.state RETURNING seq\
+    ), aged AS (\
+        SELECT c.seq, length(ltrim((kept.seq - c.seq)::bit(64)::text, '0')) AS age \
+        FROM checkpoints c, kept WHERE c.session = $1 AND c.seq < kept.seq\
+    ), paired AS (\
+        SELECT seq, age = lag(age) OVER (ORDER BY seq) AS superfluous FROM aged\
+    ), thinned AS (\
+        DELETE FROM checkpoints c USING paired p \
+        WHERE c.session = $1 AND c.seq = p.seq AND p.superfluous\
     ) SELECT seq, set_config('synchronous_commit', 'off', true) FROM kept";
 
 /// A claim on a session. Dropping it lets go of the session.
@@ -190,6 +203,11 @@ impl PgWriter {
         &self.held.inner
     }
 
+    /// Returns what the head row says as long as this writer has the session: epoch and holder.
+    pub(crate) fn claim(&self) -> (i64, &str) {
+        (self.at.epoch, self.held.text())
+    }
+
     fn id(&self) -> &str {
         self.held.id.as_str()
     }
@@ -264,7 +282,7 @@ impl PgWriter {
             match self.settle(batch, &trouble).await? {
                 Outcome::NotStored if tries < MOST_TRIES => {}
                 Outcome::NotStored => return Err(self.poisoned("appending to", &trouble)),
-                Outcome::Stored if sync => return self.bring_to_disk(batch.next_seq).await,
+                Outcome::Stored if sync => return self.bring_batch_to_disk(batch).await,
                 Outcome::Stored => return Ok(()),
             }
         }
@@ -351,6 +369,16 @@ impl PgWriter {
         }
     }
 
+    /// Syncs a batch that is known to be there. A full disk is told as any other failure: that
+    /// there is no space would mean that nothing of the batch is stored.
+    async fn bring_batch_to_disk(&self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        let synced = self.bring_to_disk(batch.next_seq).await;
+        synced.map_err(|error| match error {
+            WriteError::StorageFull { what } => WriteError::Poisoned { reason: what },
+            error => error,
+        })
+    }
+
     async fn bring_to_disk(&self, next_seq: u64) -> Result<(), WriteError> {
         let deadline = Instant::now() + self.inner().options.outcome_wait;
         let mut tries = 0;
@@ -363,6 +391,11 @@ impl PgWriter {
                 {
                     tries += 1;
                     tokio::time::sleep(pause(tries)).await;
+                }
+                Err(trouble) if trouble.kind() == Kind::Full => {
+                    return Err(WriteError::StorageFull {
+                        what: self.reason("syncing", &trouble),
+                    });
                 }
                 Err(trouble) => return Err(self.poisoned("syncing", &trouble)),
             }

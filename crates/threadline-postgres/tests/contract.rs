@@ -11,7 +11,7 @@ mod support;
 
 use std::sync::{Arc, LazyLock};
 
-use threadline_postgres::PostgresBackend;
+use threadline_postgres::{PostgresBackend, PostgresOptions};
 use threadline_store::{Backend, contract::Fixture};
 
 use support::Cluster;
@@ -19,8 +19,8 @@ use support::Cluster;
 /// Stopped when the process ends.
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(Cluster::start);
 
-async fn make() -> Fixture {
-    let (url, options) = (CLUSTER.url(), CLUSTER.options());
+fn over(options: PostgresOptions) -> Fixture {
+    let url = CLUSTER.url();
     // Opening again makes a backend of its own, as another process would.
     Fixture::new(move || {
         let connect = PostgresBackend::connect(&url, options.clone());
@@ -30,4 +30,22 @@ async fn make() -> Fixture {
     })
 }
 
+async fn make() -> Fixture {
+    over(CLUSTER.options())
+}
+
 threadline_store::contract_tests!(make);
+
+/// The same with a checkpoint whenever one could be due, so that each opening starts from one.
+mod with_checkpoints {
+    use super::{CLUSTER, Fixture, PostgresOptions, over};
+
+    async fn make() -> Fixture {
+        over(PostgresOptions {
+            checkpoint_every: 1,
+            ..CLUSTER.options()
+        })
+    }
+
+    threadline_store::contract_tests!(make);
+}

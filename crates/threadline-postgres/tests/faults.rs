@@ -19,6 +19,8 @@ mod fence;
 mod kit;
 #[path = "faults/network.rs"]
 mod network;
+#[path = "faults/repairs.rs"]
+mod repairs;
 #[path = "faults/schema.rs"]
 mod schema;
 #[path = "faults/storage.rs"]

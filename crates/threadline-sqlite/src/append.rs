@@ -74,34 +74,58 @@ fn append(conn: &Connection, batch: &Batch) -> Result<u64, Fail> {
     if lines.is_empty() {
         return Err(Fail::Refused("the batch is empty".into()));
     }
-    let moved = conn
-        .prepare_cached(
-            "UPDATE sessions
-             SET next_seq = ?4, bytes = bytes + ?5, touched = ?6, listed = 0,
-                 acknowledged = iif(?7, ?4 - 1, acknowledged)
-             WHERE num = ?1 AND epoch = ?2 AND next_seq = ?3
-             RETURNING segment, bytes",
-        )?
-        .query_row(
-            params![
-                batch.claim.num,
-                batch.claim.epoch,
-                signed(first),
-                signed(batch.last_seq + 1),
-                signed(length(&batch.bytes)),
-                signed(now_ms()),
-                batch.sync
-            ],
-            |row| Ok((row.get::<_, i64>(0)?, unsigned(row.get(1)?))),
-        )
-        .optional()?;
-    let Some((segment, end)) = moved else {
+    let Some((segment, start)) = move_head(conn, batch, first)? else {
         return Err(fenced(conn, batch.claim));
     };
-    let start = end.saturating_sub(length(&batch.bytes));
     insert(conn, segment, first, start, &lines)?;
     Ok(start)
 }
+
+/// Compares and sets the row of a session that appends from event `first` on. Returns its segment
+/// and where the batch begins.
+///
+/// Nobody else writes before the transaction ends, so what is looked up here stays true. Two
+/// statements are cheaper than one with RETURNING, for which SQLite makes a table in memory.
+fn move_head(conn: &Connection, batch: &Batch, first: u64) -> rusqlite::Result<Option<(i64, u64)>> {
+    let Claim { num, epoch } = batch.claim;
+    let found = conn
+        .prepare_cached(
+            "SELECT segment, bytes, listed FROM sessions
+             WHERE num = ?1 AND epoch = ?2 AND next_seq = ?3",
+        )?
+        .query_row(params![num, epoch, signed(first)], |row| {
+            Ok((row.get(0)?, unsigned(row.get(1)?), row.get(2)?))
+        })
+        .optional()?;
+    let Some((segment, start, is_listed)) = found else {
+        return Ok(None);
+    };
+    // A statement that sets `listed` rewrites the index of suspects, even with the same value. A
+    // session that is being written mostly is a suspect already.
+    let sql = if is_listed { MOVE_LISTED } else { MOVE };
+    conn.prepare_cached(sql)?.execute(params![
+        num,
+        signed(batch.last_seq + 1),
+        signed(start + length(&batch.bytes)),
+        signed(now_ms()),
+        batch.sync
+    ])?;
+    Ok(Some((segment, start)))
+}
+
+macro_rules! move_head {
+    ($more:literal) => {
+        concat!(
+            "UPDATE sessions
+             SET next_seq = ?2, bytes = ?3, touched = ?4,
+                 acknowledged = iif(?5, ?2 - 1, acknowledged)",
+            $more,
+            " WHERE num = ?1"
+        )
+    };
+}
+const MOVE: &str = move_head!("");
+const MOVE_LISTED: &str = move_head!(", listed = 0");
 
 /// Looks up what has become of a batch whose commit failed. Fails unless it was rolled back.
 fn judge(hand: &mut Hand, batch: &Batch, reason: &str) -> Result<(), Fail> {

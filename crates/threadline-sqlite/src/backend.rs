@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use threadline_session::{Base, Place, SessionId};
 use threadline_store::{
     Backend, BackendError, BlobId, BlobStat, Catalogue, Checkpoint, ClaimError, Damage,
-    HeaderReadError, Import, NewLog, Page, ReadPos, Stat, StoredHeader, UserSummary, Writer,
+    HeaderReadError, Import, NewLog, Page, ReadPos, Stat, StoredHeader, Usage, UserSummary, Writer,
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -277,6 +277,14 @@ impl Backend for SqliteBackend {
         .await
     }
 
+    async fn usage(&self, id: &SessionId) -> Result<Usage, BackendError> {
+        let wanted = id.clone();
+        self.read(format!("measuring {id}"), move |conn, _| {
+            reader::usage(conn, &wanted)
+        })
+        .await
+    }
+
     async fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
         self.read("listing all sessions".into(), |conn, _| reader::ids(conn))
             .await
@@ -412,5 +420,9 @@ impl Backend for SqliteBackend {
 
     async fn import(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
         Ok(Box::new(SqliteImport::begin(&self.shared, id).await?))
+    }
+
+    async fn replace(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        Ok(Box::new(SqliteImport::replacing(&self.shared, id).await?))
     }
 }

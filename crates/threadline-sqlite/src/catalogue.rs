@@ -110,9 +110,8 @@ fn put_one(conn: &Connection, row: &CatalogueRow) -> Result<(), Fail> {
     let people: i64 = conn
         .prepare_cached("SELECT people FROM sessions WHERE num = ?1")?
         .query_row([session.num], |row| row.get(0))?;
-    let num = unsigned(session.num);
-    let is_current = row.stamp == Stamp(session.bytes, num)
-        && row.people == Stamp(unsigned(people), num)
+    let is_current = row.stamp == Stamp(session.bytes, unsigned(session.segment))
+        && row.people == Stamp(unsigned(people), unsigned(session.num))
         && !(freed && row.written);
     conn.prepare_cached(
         "UPDATE sessions SET listed = ?2, holder = iif(?3, NULL, holder) WHERE num = ?1",

@@ -16,14 +16,20 @@ pub(crate) fn delete(hand: &mut Hand, id: &SessionId) -> Result<(), Fail> {
             return Err(ClaimError::Locked { holder }.into());
         }
         let segments = conn
-            .prepare("SELECT segment FROM session_segments WHERE session = ?1")?
+            .prepare(
+                "SELECT segment FROM session_segments WHERE session = ?1
+                 UNION SELECT segment FROM kept_segments WHERE session = ?1",
+            )?
             .query_map([session.num], |row| row.get(0))?
             .collect::<rusqlite::Result<Vec<i64>>>()?;
-        conn.execute("DELETE FROM checkpoints WHERE session = ?1", [session.num])?;
-        conn.execute(
+        for sql in [
+            "DELETE FROM checkpoints WHERE session = ?1",
             "DELETE FROM session_segments WHERE session = ?1",
-            [session.num],
-        )?;
+            "DELETE FROM kept_segments WHERE session = ?1",
+            "DELETE FROM kept_logs WHERE session = ?1",
+        ] {
+            conn.execute(sql, [session.num])?;
+        }
         threadline_catalogue::forget(conn, id).map_err(catalogue::rows_failed)?;
         conn.execute("DELETE FROM sessions WHERE num = ?1", [session.num])?;
         for segment in segments {
@@ -35,11 +41,13 @@ pub(crate) fn delete(hand: &mut Hand, id: &SessionId) -> Result<(), Fail> {
 
 /// Removes those events of a segment that no session names.
 fn shrink(conn: &Connection, segment: i64) -> rusqlite::Result<()> {
-    // The session whose own segment it is names all of it.
+    // The session whose own segment it is, or was before a repair, names all of it.
     let named: Option<Option<i64>> = conn
         .query_row(
             "SELECT iif(count(last_seq) = count(*), max(last_seq), NULL)
-             FROM session_segments WHERE segment = ?1 HAVING count(*) > 0",
+             FROM (SELECT last_seq FROM session_segments WHERE segment = ?1
+                   UNION ALL SELECT last_seq FROM kept_segments WHERE segment = ?1)
+             HAVING count(*) > 0",
             [segment],
             |row| row.get(0),
         )

@@ -47,12 +47,16 @@ pub enum SqliteError {
         reason: String,
     },
     /// The disk, or the size that the database may have, is full.
-    #[error("there is no space for {path}: {reason}")]
+    #[error("there is no space for {path}: {reason}. Make space, then try again")]
     Full {
         /// The file.
         path: PathBuf,
         /// What SQLite said.
         reason: String,
+        /// The same as the rest of the system says it, which is how those above tell it from other
+        /// failures.
+        #[source]
+        source: std::io::Error,
     },
     /// Somebody else kept the database locked for too long.
     #[error(
@@ -101,6 +105,7 @@ impl SqliteError {
             Some(ErrorCode::DiskFull) => Self::Full {
                 path,
                 reason: error.to_string(),
+                source: std::io::ErrorKind::StorageFull.into(),
             },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             _ => match error {

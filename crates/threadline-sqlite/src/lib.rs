@@ -1,7 +1,8 @@
 //! All sessions in one SQLite file.
 //!
 //! - [`SqliteBackend`] is the asynchronous shell: reads run on a few connections of their own,
-//!   everything that writes goes through one queue to one thread (`queue`).
+//!   everything that writes goes through one queue to one thread (`queue`), but for a batch that
+//!   finds the queue empty: its caller stores it.
 //! - `schema` opens connections and brings the tables up to date (`migrations/`).
 //! - `reader` gives pages and lines, `writer` claims, `append` stores batches, `leases` says who lives.
 //! - `import`, `delete`, `blobs` and `checkpoints` are what their names say.
@@ -16,6 +17,10 @@
 //! Forks share the rows of the events they have in common. Deleting a session removes the events
 //! that no other session names, overwrites their bytes (`secure_delete`), gives the pages back to
 //! the file system (`incremental_vacuum`) and empties the write-ahead log.
+//!
+//! A repair puts a new segment in the place of a session's own ones. The old log is kept until the
+//! session is deleted: the view `quarantine` gives its lines, `SELECT line FROM quarantine WHERE
+//! session = … AND generation = 1 ORDER BY at`.
 
 mod append;
 mod backend;

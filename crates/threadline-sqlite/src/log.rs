@@ -12,19 +12,22 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Session {
     pub(crate) num: i64,
+    /// The segment that appends go to.
+    pub(crate) segment: i64,
     pub(crate) next_seq: u64,
     pub(crate) bytes: u64,
 }
 
 pub(crate) fn session(conn: &Connection, id: &SessionId) -> rusqlite::Result<Option<Session>> {
     let mut query =
-        conn.prepare_cached("SELECT num, next_seq, bytes FROM sessions WHERE id = ?1")?;
+        conn.prepare_cached("SELECT num, segment, next_seq, bytes FROM sessions WHERE id = ?1")?;
     query
         .query_row([id.as_str()], |row| {
             Ok(Session {
                 num: row.get(0)?,
-                next_seq: unsigned(row.get(1)?),
-                bytes: unsigned(row.get(2)?),
+                segment: row.get(1)?,
+                next_seq: unsigned(row.get(2)?),
+                bytes: unsigned(row.get(3)?),
             })
         })
         .optional()

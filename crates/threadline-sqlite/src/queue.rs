@@ -2,11 +2,14 @@
 //!
 //! SQLite lets one writer in at a time. Many connections that write would wait for each other by
 //! trying again, and who waits longest may come last; in a queue each comes when it is its turn.
+//!
+//! A batch that finds the queue empty and nobody at work is stored by its caller's thread: handing
+//! it over and back costs about as much processor time as storing it.
 
 use std::{
     cell::Cell,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
     },
@@ -15,7 +18,10 @@ use std::{
 };
 
 use rusqlite::{Connection, TransactionBehavior};
-use tokio::sync::oneshot;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+};
 
 use crate::{
     SqliteError,
@@ -39,6 +45,9 @@ pub(crate) struct Queue {
     /// Present until it is dropped.
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    hand: Arc<Mutex<Hand>>,
+    /// Jobs that were handed over and are not done.
+    undone: Arc<AtomicUsize>,
 }
 
 impl Queue {
@@ -54,13 +63,18 @@ impl Queue {
             sweep: false,
         };
         let (jobs, todo) = channel();
+        let hand = Arc::new(Mutex::new(hand));
+        let undone = Arc::new(AtomicUsize::new(0));
+        let (mine, done) = (Arc::clone(&hand), Arc::clone(&undone));
         let thread = std::thread::Builder::new()
             .name("threadline-sqlite".into())
-            .spawn(move || work_off(hand, &todo))
+            .spawn(move || work_off(&mine, &todo, &done))
             .map_err(|error| SqliteError::io(&path, error))?;
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),
+            hand,
+            undone,
         })
     }
 
@@ -85,13 +99,32 @@ impl Queue {
 
     /// Has a batch stored. Returns where it begins.
     pub(crate) async fn append(&self, batch: Batch) -> Result<u64, Fail> {
+        if let Some(stored) = self.append_here(&batch) {
+            return stored;
+        }
         let (tell, told) = oneshot::channel();
         self.send(Job::Append(batch, tell));
         told.await.unwrap_or(Err(Fail::Gone))
     }
 
+    /// Stores a batch on this thread, if that may block and nobody else is at work or waits.
+    fn append_here(&self, batch: &Batch) -> Option<Result<u64, Fail>> {
+        let may_block = Handle::try_current()
+            .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
+        if !may_block || self.undone.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        let mut hand = self.hand.try_lock().ok()?;
+        // Whoever has handed over something meanwhile was first.
+        if self.undone.load(Ordering::Acquire) > 0 {
+            return None;
+        }
+        tokio::task::block_in_place(|| append_all(&mut hand, std::slice::from_ref(batch)).pop())
+    }
+
     fn send(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
+            self.undone.fetch_add(1, Ordering::AcqRel);
             // Fails only if the thread is gone, which who waits for the work is told.
             let _ = jobs.send(job);
         }
@@ -110,18 +143,27 @@ impl Drop for Queue {
     }
 }
 
-fn work_off(mut hand: Hand, todo: &Receiver<Job>) {
-    let mut next = None;
+/// Takes the connection that writes. Who panics while holding it leaves no transaction open.
+fn taken(hand: &Mutex<Hand>) -> MutexGuard<'_, Hand> {
+    hand.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn work_off(hand: &Mutex<Hand>, todo: &Receiver<Job>, undone: &AtomicUsize) {
+    let (mut next, mut sweep) = (None, false);
     loop {
         let job = match next.take() {
             Some(job) => Some(job),
-            None => match wait(todo, hand.sweep) {
+            None => match wait(todo, sweep) {
                 Ok(job) => job,
                 Err(Disconnected) => break,
             },
         };
-        match job {
-            Some(Job::Work(work)) => work(&mut hand),
+        let mut hand = taken(hand);
+        let done = match job {
+            Some(Job::Work(work)) => {
+                work(&mut hand);
+                1
+            }
             Some(Job::Append(batch, tell)) => {
                 let (mut batches, mut waiting) = (vec![batch], vec![tell]);
                 while next.is_none() && batches.len() < BATCHES {
@@ -135,17 +177,24 @@ fn work_off(mut hand: Hand, todo: &Receiver<Job>) {
                     }
                 }
                 let stored = append_all(&mut hand, &batches);
+                let done = waiting.len();
                 for (tell, stored) in waiting.into_iter().zip(stored) {
                     // Nobody may be listening any more.
                     let _ = tell.send(stored);
                 }
+                done
             }
-            None if hand.sweep => hand.sweep_some(),
-            None => {}
-        }
+            None if hand.sweep => {
+                hand.sweep_some();
+                0
+            }
+            None => 0,
+        };
         hand.beat();
+        sweep = hand.sweep;
+        undone.fetch_sub(done, Ordering::AcqRel);
     }
-    hand.end();
+    taken(hand).end();
 }
 
 /// Nobody can hand over anything any more.
@@ -344,4 +393,61 @@ impl Hand {
 fn secure_delete(conn: &Connection, on: bool) -> rusqlite::Result<()> {
     let sql = format!("PRAGMA secure_delete = {}", if on { "ON" } else { "OFF" });
     conn.query_row(&sql, [], |_| Ok(()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::Claim;
+
+    fn queue(dir: &tempfile::TempDir) -> Queue {
+        let target = Target {
+            path: dir.path().join("sessions.sqlite"),
+            max_bytes: None,
+        };
+        target.prepare(true).unwrap();
+        Queue::start(target, Arc::default()).unwrap()
+    }
+
+    /// A batch of a session that is not there.
+    fn batch() -> Batch {
+        Batch {
+            claim: Claim { num: 1, epoch: 1 },
+            bytes: b"x\n".to_vec(),
+            last_seq: 0,
+            sync: false,
+        }
+    }
+
+    #[test]
+    fn a_batch_is_stored_by_its_caller_only_if_nobody_is_at_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = queue(&dir);
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        runtime.block_on(async {
+            assert!(matches!(
+                queue.append_here(&batch()),
+                Some(Err(Fail::Write(_)))
+            ));
+            let (go, told) = channel();
+            queue.post(move |_| told.recv().unwrap());
+            assert!(queue.append_here(&batch()).is_none());
+            go.send(()).unwrap();
+            // Behind what was handed over before, it is done all the same.
+            assert!(matches!(queue.append(batch()).await, Err(Fail::Write(_))));
+        });
+    }
+
+    #[test]
+    fn a_batch_is_handed_over_where_its_caller_must_not_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let queue = queue(&dir);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            assert!(queue.append_here(&batch()).is_none());
+            assert!(matches!(queue.append(batch()).await, Err(Fail::Write(_))));
+        });
+    }
 }

@@ -12,7 +12,7 @@ use threadline_session::{
     codec::{Line, check_raw},
 };
 use threadline_store::{
-    BlobId, Damage, Entry, HeaderReadError, Page, ReadPos, Stamp, Stat, StoredHeader,
+    BlobId, Damage, Entry, HeaderReadError, Page, ReadPos, Stamp, Stat, StoredHeader, Usage,
     blob::names_in,
 };
 
@@ -346,7 +346,7 @@ pub(crate) fn lines(
 /// Returns what is known of a session without its log.
 pub(crate) fn stat(conn: &Connection, id: &SessionId) -> Result<Option<Stat>, Fail> {
     let sql = format!(
-        "SELECT s.num, s.bytes, s.people, s.acknowledged, s.lease, s.since, {}
+        "SELECT s.num, s.bytes, s.people, s.acknowledged, s.lease, s.since, s.segment, {}
          FROM sessions s LEFT JOIN holders h ON h.num = s.holder WHERE s.id = ?1",
         Held::COLUMNS
     );
@@ -355,10 +355,11 @@ pub(crate) fn stat(conn: &Connection, id: &SessionId) -> Result<Option<Stat>, Fa
         .query_row([id.as_str()], |row| {
             let num = unsigned(row.get(0)?);
             let bytes = unsigned(row.get(1)?);
-            let held = Held::read(row, 6, row.get(4)?, unsigned(row.get(5)?))?;
+            let held = Held::read(row, 7, row.get(4)?, unsigned(row.get(5)?))?;
             Ok(Stat {
                 bytes,
-                stamp: Stamp(bytes, num),
+                // A repaired log may be as long as the old one, but has a segment of its own.
+                stamp: Stamp(bytes, unsigned(row.get(6)?)),
                 people: Stamp(unsigned(row.get(2)?), num),
                 writer: held.filter(Held::is_alive).map(|held| held.holder()),
                 acknowledged: row.get::<_, Option<i64>>(3)?.map(unsigned),
@@ -366,6 +367,29 @@ pub(crate) fn stat(conn: &Connection, id: &SessionId) -> Result<Option<Stat>, Fa
         })
         .optional()?;
     Ok(stat)
+}
+
+/// Returns the bytes that a session takes up; none when there is no such session.
+pub(crate) fn usage(conn: &Connection, id: &SessionId) -> Result<Usage, Fail> {
+    let mut query = conn.prepare_cached(
+        "SELECT s.bytes, g.start,
+                (SELECT total(length(c.state)) FROM checkpoints c WHERE c.session = s.num),
+                (SELECT total(k.bytes) FROM kept_logs k WHERE k.session = s.num)
+         FROM sessions s JOIN segments g ON g.num = s.segment WHERE s.id = ?1",
+    )?;
+    let usage = query
+        .query_row([id.as_str()], |row| {
+            let (bytes, shared) = (unsigned(row.get(0)?), unsigned(row.get(1)?));
+            Ok(Usage {
+                log: bytes.saturating_sub(shared),
+                shared,
+                index: row.get::<_, f64>(2)? as u64,
+                quarantine: row.get::<_, f64>(3)? as u64,
+                other: 0,
+            })
+        })
+        .optional()?;
+    Ok(usage.unwrap_or_default())
 }
 
 /// Returns all ids.
@@ -416,7 +440,7 @@ pub(crate) fn cut(
     )))
 }
 
-/// Returns the names of all blobs that a session may mention.
+/// Returns the names of all blobs that a session may mention, in logs from before a repair too.
 pub(crate) fn blob_names(conn: &Connection, id: &SessionId) -> Result<HashSet<BlobId>, Fail> {
     let mut names = HashSet::new();
     let session = found(conn, id)?;
@@ -428,6 +452,11 @@ pub(crate) fn blob_names(conn: &Connection, id: &SessionId) -> Result<HashSet<Bl
         while let Some(row) = rows.next()? {
             names_in(text(row, 0)?, &mut names);
         }
+    }
+    let mut query = conn.prepare_cached("SELECT line FROM quarantine WHERE session = ?1")?;
+    let mut rows = query.query([id.as_str()])?;
+    while let Some(row) = rows.next()? {
+        names_in(text(row, 0)?, &mut names);
     }
     Ok(names)
 }

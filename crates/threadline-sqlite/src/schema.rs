@@ -21,7 +21,10 @@ use crate::{
 const APPLICATION_ID: i64 = 0x5448_4c44;
 
 /// Numbered from 1; what stands here never changes, and new ones are put behind.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_initial.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_initial.sql"),
+    include_str!("migrations/0002_kept_logs.sql"),
+];
 
 /// Magic numbers of `statfs(2)` of file systems that machines share.
 const NETWORK: &[(u64, &str)] = &[

@@ -125,7 +125,8 @@ fn shared(conn: &Connection, parent: &SessionId, last_seq: u64) -> Result<Prefix
     Err(lacking())
 }
 
-fn registered(conn: &Connection, holder: &Cell<Option<i64>>) -> rusqlite::Result<i64> {
+/// Notes that this process's backend may hold sessions. Returns its row.
+pub(crate) fn registered(conn: &Connection, holder: &Cell<Option<i64>>) -> rusqlite::Result<i64> {
     let num = leases::register(conn, holder.get())?;
     holder.set(Some(num));
     Ok(num)
@@ -140,26 +141,37 @@ pub(crate) fn claim(
 ) -> Result<Claim, Fail> {
     // A claim that is lost with the machine loses nothing: who made it is lost too.
     hand.transaction(false, |conn, holder| {
-        let session = session(conn, id)?.ok_or(ClaimError::NotFound)?;
-        let held = leases::of_session(conn, session.num)?;
-        if let Some(held) = held.filter(|held| !by_force && held.is_alive()) {
-            let holder = held.holder();
-            return Err(ClaimError::Locked { holder }.into());
-        }
-        let holder = registered(conn, holder)?;
-        let epoch = conn
-            .prepare_cached(
-                "UPDATE sessions SET epoch = epoch + 1, holder = ?2, lease = ?3, since = ?4
-                 WHERE num = ?1 RETURNING epoch",
-            )?
-            .query_row(
-                params![session.num, holder, lease, signed(now_ms())],
-                |row| row.get(0),
-            )?;
-        Ok(Claim {
-            num: session.num,
-            epoch,
-        })
+        claim_within(conn, holder, id, lease, by_force)
+    })
+}
+
+/// As [`claim`], in the transaction of the caller.
+pub(crate) fn claim_within(
+    conn: &Connection,
+    holder: &Cell<Option<i64>>,
+    id: &SessionId,
+    lease: i64,
+    by_force: bool,
+) -> Result<Claim, Fail> {
+    let session = session(conn, id)?.ok_or(ClaimError::NotFound)?;
+    let held = leases::of_session(conn, session.num)?;
+    if let Some(held) = held.filter(|held| !by_force && held.is_alive()) {
+        let holder = held.holder();
+        return Err(ClaimError::Locked { holder }.into());
+    }
+    let holder = registered(conn, holder)?;
+    let epoch = conn
+        .prepare_cached(
+            "UPDATE sessions SET epoch = epoch + 1, holder = ?2, lease = ?3, since = ?4
+             WHERE num = ?1 RETURNING epoch",
+        )?
+        .query_row(
+            params![session.num, holder, lease, signed(now_ms())],
+            |row| row.get(0),
+        )?;
+    Ok(Claim {
+        num: session.num,
+        epoch,
     })
 }
 
@@ -236,7 +248,7 @@ fn begin(hand: &mut Hand, claim: Claim, next: u64) -> Result<(), Fail> {
 }
 
 /// Lets go of a session. What was open in it is now interrupted, so its row is looked at again.
-fn release(hand: &mut Hand, claim: Claim) -> Result<(), Fail> {
+pub(crate) fn release(hand: &mut Hand, claim: Claim) -> Result<(), Fail> {
     hand.transaction(false, |conn, _| {
         conn.prepare_cached(
             "UPDATE sessions SET holder = NULL, listed = 0 WHERE num = ?1 AND epoch = ?2",

@@ -240,6 +240,22 @@ impl BackendError {
             source: source.into(),
         }
     }
+
+    /// Whether there was no space. A backend says so by an [`io::Error`](std::io::Error) of such a
+    /// kind among the causes.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.source);
+        while let Some(error) = cause {
+            let kind = error.downcast_ref().map(std::io::Error::kind);
+            if matches!(kind, Some(StorageFull | QuotaExceeded | FileTooLarge)) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
 }
 
 /// Says why a header cannot be read.

@@ -18,7 +18,7 @@ use threadline_session::{
 use crate::{
     Backend, BackendError, Begun, BlobId, BlobStat, Catalogue, Checkpoint, ClaimError, Damage,
     Entry, HeaderReadError, Holder, Import, LogEnd, MemoryCatalogue, MemoryRows, NewLog, Page,
-    ReadPos, Stamp, Stat, StoredHeader, UserSummary, WriteError, Writer, blob::names_in,
+    ReadPos, Stamp, Stat, StoredHeader, Usage, UserSummary, WriteError, Writer, blob::names_in,
 };
 
 /// A line, LF included, and where it begins.
@@ -133,6 +133,8 @@ struct Held {
     acknowledged: Option<u64>,
     version: u64,
     checkpoints: Vec<Checkpoint>,
+    /// Logs from before a repair.
+    replaced: Vec<Log>,
 }
 
 /// Returns a number never given before, so that a session made again under an old id has a stamp
@@ -311,6 +313,16 @@ impl Backend for MemoryBackend {
         }))
     }
 
+    async fn usage(&self, id: &SessionId) -> Result<Usage, BackendError> {
+        let kept = lock(&self.shared);
+        let held = kept.sessions.get(id);
+        Ok(held.map_or_else(Usage::default, |held| Usage {
+            log: held.log.len(),
+            quarantine: held.replaced.iter().map(Log::len).sum(),
+            ..Usage::default()
+        }))
+    }
+
     async fn ids(&self) -> Result<Vec<SessionId>, BackendError> {
         Ok(lock(&self.shared).sessions.keys().cloned().collect())
     }
@@ -363,24 +375,11 @@ impl Backend for MemoryBackend {
     }
 
     async fn claim(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
-        let mut kept = lock(&self.shared);
-        let held = kept.sessions.get_mut(id).ok_or(ClaimError::NotFound)?;
-        if held.claimed {
-            return Err(ClaimError::Locked {
-                holder: this_process(),
-            });
-        }
-        held.claimed = true;
-        held.epoch += 1;
-        Ok(Box::new(self.writer(id, held.epoch)))
+        Ok(Box::new(self.claim_as(id, false)?))
     }
 
     async fn take_over(&self, id: &SessionId) -> Result<Box<dyn Writer>, ClaimError> {
-        let mut kept = lock(&self.shared);
-        let held = kept.sessions.get_mut(id).ok_or(ClaimError::NotFound)?;
-        held.claimed = true;
-        held.epoch += 1;
-        Ok(Box::new(self.writer(id, held.epoch)))
+        Ok(Box::new(self.claim_as(id, true)?))
     }
 
     async fn summary(&self, id: &SessionId) -> Result<UserSummary, BackendError> {
@@ -455,9 +454,9 @@ impl Backend for MemoryBackend {
         found: &mut HashSet<BlobId>,
     ) -> Result<(), BackendError> {
         let kept = lock(&self.shared);
-        let log = &kept.sessions.get(id).ok_or_else(|| missing(id))?.log;
-        log.0
-            .iter()
+        let held = kept.sessions.get(id).ok_or_else(|| missing(id))?;
+        let logs = held.replaced.iter().chain([&held.log]);
+        logs.flat_map(|log| &log.0)
             .for_each(|record| names_in(&record.bytes, found));
         Ok(())
     }
@@ -470,11 +469,35 @@ impl Backend for MemoryBackend {
             shared: self.shared.clone(),
             id: id.clone(),
             log: Log::default(),
+            claim: None,
+        }))
+    }
+
+    async fn replace(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        let claim = self.claim_as(id, false)?;
+        Ok(Box::new(MemoryImport {
+            shared: self.shared.clone(),
+            id: id.clone(),
+            log: Log::default(),
+            claim: Some(claim),
         }))
     }
 }
 
 impl MemoryBackend {
+    fn claim_as(&self, id: &SessionId, by_force: bool) -> Result<MemoryWriter, ClaimError> {
+        let mut kept = lock(&self.shared);
+        let held = kept.sessions.get_mut(id).ok_or(ClaimError::NotFound)?;
+        if held.claimed && !by_force {
+            return Err(ClaimError::Locked {
+                holder: this_process(),
+            });
+        }
+        held.claimed = true;
+        held.epoch += 1;
+        Ok(self.writer(id, held.epoch))
+    }
+
     fn writer(&self, id: &SessionId, epoch: u64) -> MemoryWriter {
         MemoryWriter {
             shared: self.shared.clone(),
@@ -488,11 +511,17 @@ struct MemoryImport {
     shared: Shared,
     id: SessionId,
     log: Log,
+    /// The claim on the session whose log is replaced.
+    claim: Option<MemoryWriter>,
 }
 
 #[async_trait]
 impl Import for MemoryImport {
     async fn header(&mut self, line: &[u8]) -> Result<(), BackendError> {
+        if self.claim.is_some() && !self.log.0.is_empty() {
+            let what = format!("repairing session {}", self.id);
+            return Err(BackendError::new(what, "a repaired log has one header"));
+        }
         self.log.header(line);
         Ok(())
     }
@@ -504,6 +533,23 @@ impl Import for MemoryImport {
 
     async fn finish(self: Box<Self>) -> Result<(), ClaimError> {
         let mut kept = lock(&self.shared);
+        if let Some(claim) = &self.claim {
+            if self.log.own_header().is_none() {
+                let what = format!("repairing session {}", self.id);
+                return Err(BackendError::new(what, "a log begins with its header").into());
+            }
+            let held = claim.held(&mut kept).map_err(|_| ClaimError::Locked {
+                holder: this_process(),
+            })?;
+            held.acknowledged = self.log.next_seq().checked_sub(1);
+            held.version = next_version();
+            held.epoch += 1;
+            held.claimed = false;
+            held.checkpoints.clear();
+            held.replaced
+                .push(std::mem::replace(&mut held.log, self.log));
+            return Ok(());
+        }
         if kept.sessions.contains_key(&self.id) {
             return Err(ClaimError::AlreadyExists);
         }

@@ -198,6 +198,17 @@ impl Mend {
         bytes
     }
 
+    /// Takes the end of the log, where the next event will have the number `next`. Some storages
+    /// know that events which they lost were there, also when none is left behind them.
+    fn end(&mut self, next: u64) -> Option<Part> {
+        if self.damage.is_none() || next <= self.next_seq {
+            return None;
+        }
+        let bytes = self.fillers(next);
+        self.next_seq = next;
+        Some(Part::Lines(bytes, next - 1))
+    }
+
     fn take(&mut self, entry: &Entry) -> Option<Part> {
         match entry {
             Entry::Header(line) => self.header(line),
@@ -264,6 +275,9 @@ impl SessionStore {
             ClaimError::Locked { holder } => RepairError::Locked { id, holder },
             ClaimError::StorageFull { what } => RepairError::StorageFull { what },
             ClaimError::NotFound | ClaimError::AlreadyExists => self.not_found(&id).into(),
+            ClaimError::Backend(error) if error.is_full() => RepairError::StorageFull {
+                what: error_chain(&error),
+            },
             ClaimError::Backend(error) => RepairError::Failed {
                 id,
                 reason: error_chain(&error),
@@ -277,10 +291,7 @@ impl SessionStore {
         mut mend: Mend,
         mut target: Option<&mut dyn crate::Import>,
     ) -> Result<Mend, RepairError> {
-        let failed = |error: crate::BackendError| RepairError::Failed {
-            id: id.clone(),
-            reason: error_chain(&error),
-        };
+        let failed = |error: crate::BackendError| self.not_repaired(id, error.into());
         if let Err(error) = self.header(id).await {
             let ReadError::Corrupt { .. } = error else {
                 return Err(error.into());
@@ -317,6 +328,11 @@ impl SessionStore {
                 }
             }
             if page.end {
+                if let (Some(Part::Lines(lines, last)), Some(target)) =
+                    (mend.end(page.next.seq), &mut target)
+                {
+                    target.lines(&lines, last).await.map_err(failed)?;
+                }
                 return Ok(mend);
             }
             pos = page.next;

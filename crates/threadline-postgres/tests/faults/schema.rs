@@ -24,7 +24,7 @@ async fn of_many_who_connect_to_a_fresh_schema_one_makes_it() {
         }
         let sql = CLUSTER.sql(&options.schema).await;
         let versions = sql.query("SELECT version FROM migrations", &[]).await;
-        assert_eq!(versions.unwrap().len(), 1);
+        assert_eq!(versions.unwrap().len(), 2);
     }
 }
 

@@ -9,14 +9,15 @@ use threadline_store::{
 
 use crate::kit::{World, append, batch, begin, created, entries, header, holds, id, new_log};
 
-/// Makes the next events fail as the server does, so many times.
-async fn failing(world: &World, state: &str, times: u32) {
+/// Makes the next changes of a table fail as the server does, so many times.
+pub(crate) async fn failing(world: &World, table: &str, state: &str, times: u32) {
     let sql = format!(
         "CREATE SEQUENCE fails; \
          CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
              IF nextval('fails') <= {times} THEN RAISE EXCEPTION USING ERRCODE = '{state}'; END IF; \
              RETURN NEW; END $$; \
-         CREATE TRIGGER fail BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION fail()"
+         CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON {table} \
+             FOR EACH ROW EXECUTE FUNCTION fail()"
     );
     world.sql.batch_execute(&sql).await.unwrap();
 }
@@ -25,7 +26,7 @@ async fn failing(world: &World, state: &str, times: u32) {
 async fn a_full_disk_is_told_and_the_writer_goes_on_later() {
     let world = World::new().await;
     let mut writer = created(&world.backend, "s", 1).await;
-    failing(&world, "53100", 2).await;
+    failing(&world, "events", "53100", 2).await;
     for _ in 0..2 {
         let outcome = append(&mut writer, 1, 2).await;
         assert!(matches!(outcome, Err(WriteError::StorageFull { .. })));
@@ -35,11 +36,66 @@ async fn a_full_disk_is_told_and_the_writer_goes_on_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_whatever_is_written() {
+    let world = World::new().await;
+    let mut writer = created(&world.backend, "s", 1).await;
+    writer.append(batch(1, 1), 1, false).await.unwrap();
+    failing(&world, "sessions", "53100", 2).await;
+    let outcome = writer.sync().await;
+    assert!(matches!(outcome, Err(WriteError::StorageFull { .. })));
+    let error = world
+        .backend
+        .put_summary(&id("s"), 0, &threadline_store::UserSummary::default())
+        .await
+        .unwrap_err();
+    assert!(error.is_full(), "{error}");
+    writer.sync().await.unwrap();
+    append(&mut writer, 2, 1).await.unwrap();
+    holds(&world.backend, &id("s"), 3).await;
+
+    let world = World::new().await;
+    failing(&world, "blobs", "53100", 1).await;
+    let blob = BlobId::of(b"bytes");
+    let error = world.backend.put_blob(&blob, b"bytes").await.unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert!(error_chain(&error).contains("blob"), "{error}");
+    world.backend.put_blob(&blob, b"bytes").await.unwrap();
+}
+
+/// As many as a log has: one for each bit of its length, and the one before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_checkpoints_grow_sparse_and_reach_back_to_the_first() {
+    let world = World::new().await;
+    let mut writer = created(&world.backend, "s", 1).await;
+    for seq in 1..70 {
+        writer.append(batch(seq, 1), seq, false).await.unwrap();
+        writer.put_checkpoint(b"state").await.unwrap();
+        let rows = world
+            .sql
+            .query("SELECT seq FROM checkpoints ORDER BY seq", &[]);
+        let kept: Vec<i64> = rows.await.unwrap().iter().map(|row| row.get(0)).collect();
+        let newest = i64::try_from(seq).unwrap() + 1;
+        assert_eq!((kept.first(), kept.last()), (Some(&2), Some(&newest)));
+        assert!(kept.len() <= 8, "{kept:?}");
+        for pair in kept.windows(2) {
+            let gap = pair[1] - pair[0];
+            assert!(gap <= 2 * (newest - pair[0]).max(1), "{kept:?}");
+        }
+    }
+    // Those of other sessions stay.
+    let mut other = created(&world.backend, "t", 1).await;
+    other.put_checkpoint(b"state").await.unwrap();
+    writer.put_checkpoint(b"state").await.unwrap();
+    let of_other = "SELECT count(*) FROM checkpoints WHERE session = 't'";
+    assert_eq!(world.number(of_other).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn lost_races_are_tried_again() {
     for state in ["40001", "40P01"] {
         let world = World::new().await;
         let mut writer = created(&world.backend, "s", 1).await;
-        failing(&world, state, 3).await;
+        failing(&world, "events", state, 3).await;
         append(&mut writer, 1, 2).await.unwrap();
         drop(created(&world.backend, "t", 2).await);
         holds(&world.backend, &id("s"), 3).await;
@@ -50,7 +106,7 @@ async fn lost_races_are_tried_again() {
 async fn any_other_refusal_of_the_server_ends_the_writer() {
     let world = World::new().await;
     let mut writer = created(&world.backend, "s", 1).await;
-    failing(&world, "42501", 1).await;
+    failing(&world, "events", "42501", 1).await;
     for _ in 0..2 {
         let outcome = append(&mut writer, 1, 2).await;
         assert!(matches!(outcome, Err(WriteError::Poisoned { .. })));

@@ -48,7 +48,7 @@ fn of_many_who_open_a_fresh_file_at_once_one_makes_the_tables() {
             .raw()
             .query_row("PRAGMA user_version", [], |row| row.get(0))
             .unwrap();
-        assert_eq!(version, 1);
+        assert_eq!(version, 2);
         let vacuum: i64 = db
             .raw()
             .query_row("PRAGMA auto_vacuum", [], |row| row.get(0))
@@ -86,7 +86,7 @@ fn the_database_of_another_program_is_refused_and_left_alone() {
 fn a_newer_schema_is_refused_with_the_way_out() {
     let db = Db::new();
     drop(db.open());
-    db.raw().pragma_update(None, "user_version", 2).unwrap();
+    db.raw().pragma_update(None, "user_version", 99).unwrap();
     let told = refused(&db);
     assert_eq!(told.kind, "newer");
     assert!(told.text.contains("upgrade threadline"), "{}", told.text);

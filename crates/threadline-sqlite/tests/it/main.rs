@@ -14,5 +14,6 @@ mod files;
 mod forks;
 mod imports;
 mod leases;
+mod repairs;
 mod space;
 mod support;

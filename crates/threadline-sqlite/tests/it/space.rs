@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use threadline_sqlite::{SqliteBackend, SqliteOptions};
-use threadline_store::{AppendError, AppendOptions, Backend, ClaimError, contract::script::vendor};
+use threadline_store::{
+    AppendError, AppendOptions, Backend, BackendError, BlobId, ClaimError, RepairError,
+    contract::script::vendor,
+};
 
 use crate::support::{Db, header, id, new_log, store, stored};
 
@@ -72,6 +75,35 @@ async fn a_full_database_keeps_the_log_whole_and_goes_on_with_space() {
         header(&id("s")),
         store.header(&id("s")).await.unwrap().header
     );
+}
+
+#[tokio::test]
+async fn a_full_database_is_told_as_such_whatever_is_written() {
+    let db = Db::new();
+    let backend = small(&db);
+    let store = store(backend.clone());
+    drop(stored(&store, "s", (0..12).map(fill).collect()).await);
+    let bytes = vec![7; 1 << 20];
+    let refused = backend.put_blob(&BlobId::of(&bytes), &bytes).await;
+    let error = refused.unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert!(backend.blobs().await.unwrap().is_empty());
+    let mut import = backend.import(&id("more")).await.unwrap();
+    let line = new_log("more", Vec::new(), None).header_line;
+    import.header(&line).await.unwrap();
+    let long = crate::support::line(0, &"y".repeat(500_000));
+    let error = import.lines(&long, 0).await.unwrap_err();
+    assert!(error.is_full(), "{error}");
+    drop(import);
+    // The new log does not fit beside the old one.
+    let harm = "UPDATE events SET body = 'x' WHERE seq = 3";
+    db.raw().execute(harm, []).unwrap();
+    let before = crate::support::entries(&*backend, "s").await;
+    let error = store.repair(&id("s"), false).await.unwrap_err();
+    assert!(matches!(error, RepairError::StorageFull { .. }), "{error}");
+    assert_eq!(crate::support::entries(&*backend, "s").await, before);
+    let missing = BackendError::new("reading", std::io::Error::from_raw_os_error(2));
+    assert!(!missing.is_full());
 }
 
 fn fill_line() -> Vec<u8> {

@@ -20,6 +20,7 @@ pub mod ending;
 pub mod following;
 pub mod listing;
 pub mod reading;
+pub mod repairing;
 pub mod rewinding;
 pub mod script;
 pub mod taking_over;
@@ -280,6 +281,15 @@ macro_rules! __contract_cases {
             copying::titles_and_blobs_are_copied,
             copying::a_session_with_a_damaged_blob_is_not_copied,
             copying::a_copy_that_cannot_be_made_changes_nothing,
+            repairing::a_damaged_log_is_repaired_under_its_numbers,
+            repairing::the_log_before_a_repair_is_kept_aside,
+            repairing::a_repair_forgets_the_checkpoints_of_the_old_log,
+            repairing::lists_see_a_repair,
+            repairing::a_session_being_written_is_not_repaired,
+            repairing::a_repair_that_is_given_up_changes_nothing,
+            repairing::a_repair_and_other_writers_fence_each_other,
+            repairing::forks_of_a_repaired_session_stay_as_they_are,
+            repairing::a_fork_of_a_damaged_session_is_repaired_alone,
             listing::lists_show_the_newest_activity_first,
             listing::pages_of_a_list_join_without_gap_or_repeat,
             listing::a_cursor_that_no_list_gave_is_refused,
@@ -315,8 +325,9 @@ macro_rules! contract_tests {
 macro_rules! __contract_run {
     ($make:path; $($module:ident::$case:ident),* $(,)?) => {
         $(
-            // On the heap: the states of all cases together are more than a stack.
-            let case = Box::pin(async { $module::$case($make().await).await });
+            // On the heap, and made in a frame of its own: the states of all cases together are
+            // more than a stack.
+            let case = Box::pin(async { Box::pin($module::$case($make().await)).await });
             within(stringify!($case), case).await;
         )*
     };

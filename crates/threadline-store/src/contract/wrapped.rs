@@ -157,6 +157,11 @@ pub trait Wrapped: Send + Sync + 'static {
     async fn import(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
         self.inner().import(id).await
     }
+
+    /// As [`Backend::replace`].
+    async fn replace(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        self.inner().replace(id).await
+    }
 }
 
 #[async_trait]
@@ -277,5 +282,9 @@ impl<T: Wrapped> Backend for T {
 
     async fn import(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
         Wrapped::import(self, id).await
+    }
+
+    async fn replace(&self, id: &SessionId) -> Result<Box<dyn Import>, ClaimError> {
+        Wrapped::replace(self, id).await
     }
 }
