@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use serde_json::Value;
 
-use crate::{ModelError, limits};
+use crate::{ModelError, Rejection, limits, reject};
 
 /// Words by which OpenAI, vLLM, llama.cpp, DeepSeek and others say that a request is too long.
 const CONTEXT_MARKS: &[&str] = &[
@@ -15,6 +15,9 @@ const CONTEXT_MARKS: &[&str] = &[
     "context window",
     "available context size",
     "prompt is too long",
+    "request_too_large",
+    "request exceeds the maximum size",
+    "input length and `max_tokens` exceed context limit",
 ];
 
 /// Words by which OpenAI and compatible servers say that an account is empty.
@@ -26,19 +29,63 @@ pub(crate) fn http_error(status: u16, body: &[u8], retry_after: Option<Duration>
     let text = threadline_session::payload::replace_lone_surrogates(&text);
     match serde_json::from_str::<Value>(&text) {
         Ok(value) => from_json(status, &value, retry_after),
-        Err(_) => typed(status, "", &text, retry_after),
+        Err(_) => typed(
+            status,
+            &Said {
+                message: &text,
+                ..Said::default()
+            },
+            retry_after,
+        ),
     }
 }
 
 /// Makes the error of an `error` object that came inside an open stream.
 pub(crate) fn stream_error(frame: &Value) -> ModelError {
-    let code = frame.pointer("/error/code");
-    let status = code
-        .and_then(|code| code.as_u64().or_else(|| code.as_str()?.parse().ok()))
-        .and_then(|code| u16::try_from(code).ok())
-        .filter(|code| (400..600).contains(code))
+    let error = frame.get("error").filter(|error| error.is_object());
+    let error = error.unwrap_or(frame);
+    let numeric = |code: &Value| {
+        let code = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
+        u16::try_from(code)
+            .ok()
+            .filter(|code| (400..600).contains(code))
+    };
+    let named = |key: &str| error.get(key).and_then(Value::as_str).and_then(status_of);
+    let status = error
+        .get("code")
+        .and_then(numeric)
+        .or_else(|| named("code"))
+        .or_else(|| named("type"))
         .unwrap_or(200);
     from_json(status, frame, None)
+}
+
+/// Returns the HTTP status that an error would have had outside a stream.
+///
+/// Sources: Anthropic's table of error types, OpenAI's list of response error codes.
+fn status_of(kind: &str) -> Option<u16> {
+    Some(match kind {
+        "invalid_request_error" | "invalid_prompt" => 400,
+        "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" => 429,
+        "api_error" | "server_error" => 500,
+        "server_is_overloaded" | "slow_down" => 503,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => return None,
+    })
+}
+
+/// What a provider says of an error.
+#[derive(Default)]
+struct Said<'a> {
+    kinds: &'a str,
+    param: &'a str,
+    message: &'a str,
 }
 
 fn from_json(status: u16, value: &Value, retry_after: Option<Duration>) -> ModelError {
@@ -53,13 +100,18 @@ fn from_json(status: u16, value: &Value, retry_after: Option<Duration>) -> Model
     };
     let kinds = [words("code"), words("type")];
     let kinds: Vec<&str> = kinds.into_iter().flatten().collect();
-    typed(status, &kinds.join(" "), &message, retry_after)
+    let said = Said {
+        kinds: &kinds.join(" "),
+        param: words("param").unwrap_or_default(),
+        message: &message,
+    };
+    typed(status, &said, retry_after)
 }
 
-fn typed(status: u16, kinds: &str, message: &str, retry_after: Option<Duration>) -> ModelError {
-    let searched = format!("{kinds} {message}").to_lowercase();
+fn typed(status: u16, said: &Said<'_>, retry_after: Option<Duration>) -> ModelError {
+    let searched = format!("{} {} {}", said.kinds, said.param, said.message).to_lowercase();
     let says = |marks: &[&str]| marks.iter().any(|mark| searched.contains(mark));
-    let message = tidy(message, status);
+    let message = tidy(said.message, status);
     match status {
         401 | 403 => ModelError::Auth { status, message },
         402 => ModelError::Quota { message },
@@ -72,6 +124,19 @@ fn typed(status: u16, kinds: &str, message: &str, retry_after: Option<Duration>)
         500 if says(&["exceed_context_size", "context_length_exceeded"]) => {
             ModelError::ContextLength { message }
         }
+        // A trouble of the server's own is none of an item, whatever words it uses.
+        200 | 400 | 404 | 413 | 415 | 422 => match reject::rejected(&searched) {
+            Some(kind) => ModelError::ItemRejected(Box::new(Rejection {
+                kind,
+                path: reject::path_in(said.param, said.message),
+                item: None,
+                part: None,
+                status,
+                message,
+            })),
+            None if status == 413 => ModelError::ContextLength { message },
+            None => ModelError::Status { status, message },
+        },
         _ => ModelError::Status { status, message },
     }
 }
@@ -98,6 +163,9 @@ fn tidy(message: &str, status: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RejectedKind::{
+        self, EncryptedReasoning, ImageTooLarge, ImageUnsupported, Surrogate, ThinkingSignature,
+    };
 
     #[test]
     fn answers_become_typed_errors() {
@@ -164,11 +232,163 @@ mod tests {
             (r#"{"error":{"message":"a","code":"429"}}"#, Some(429)),
             (
                 r#"{"error":{"message":"a","code":"server_error"}}"#,
-                Some(200),
+                Some(500),
             ),
+            (
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                Some(529),
+            ),
+            (
+                r#"{"type":"error","code":"server_error","message":"a","param":null}"#,
+                Some(500),
+            ),
+            (r#"{"error":{"message":"a","code":"other"}}"#, Some(200)),
         ] {
             let error = stream_error(&serde_json::from_str(frame).unwrap());
             assert_eq!(error.status(), status, "{frame}");
+        }
+    }
+
+    type Case = (u16, &'static str, RejectedKind, Option<&'static str>);
+
+    fn check_refused(cases: &[Case]) {
+        for (status, body, kind, path) in cases {
+            let error = http_error(*status, body.as_bytes(), None);
+            let ModelError::ItemRejected(found) = &error else {
+                panic!("{error:?}")
+            };
+            assert_eq!(
+                (found.kind, found.path.as_deref()),
+                (*kind, *path),
+                "{body}"
+            );
+            assert_eq!(
+                (error.code(), error.status()),
+                ("item_rejected", Some(*status))
+            );
+            assert!(error.hint().is_some());
+        }
+    }
+
+    #[test]
+    fn refused_reasoning_is_named_where_the_provider_names_it() {
+        check_refused(&[
+            (
+                400,
+                r#"{"error":{"message":"The encrypted content gAAA... could not be verified.",
+                    "type":"invalid_request_error","param":"input[3].encrypted_content",
+                    "code":"invalid_encrypted_content"}}"#,
+                EncryptedReasoning,
+                Some("input[3].encrypted_content"),
+            ),
+            (
+                404,
+                r#"{"error":{"message":"Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."}}"#,
+                EncryptedReasoning,
+                None,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Item 'rs_1' of type 'reasoning' was provided without its required following item.","param":"input"}}"#,
+                EncryptedReasoning,
+                None,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#,
+                ThinkingSignature,
+                Some("messages.1.content.0"),
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"message":"messages.5.content.28: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified."}}"#,
+                ThinkingSignature,
+                Some("messages.5.content.28"),
+            ),
+        ]);
+    }
+
+    #[test]
+    fn refused_images_and_texts_are_named_where_the_provider_names_them() {
+        check_refused(&[
+            (
+                400,
+                r#"{"error":{"message":"messages.3.content.1.image.source.base64: image exceeds 5 MB maximum: 6500712 bytes > 5242880 bytes"}}"#,
+                ImageTooLarge,
+                Some("messages.3.content.1.image.source.base64"),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Could not process image","type":"invalid_request_error"}}"#,
+                ImageUnsupported,
+                None,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Invalid content type. image_url is only supported by certain models.","param":"messages.[1].content.[1].type","code":null}}"#,
+                ImageUnsupported,
+                Some("messages.[1].content.[1].type"),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"You uploaded an unsupported image.","param":"input[0].content[1].image_url","code":"invalid_image_format"}}"#,
+                ImageUnsupported,
+                Some("input[0].content[1].image_url"),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"messages.0.content.1.image.source.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"}}"#,
+                ImageUnsupported,
+                Some("messages.0.content.1.image.source.base64.media_type"),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"messages.7.content.0.image.source.base64.data: At least one of the image dimensions exceed max allowed size: 8000 pixels"}}"#,
+                ImageTooLarge,
+                Some("messages.7.content.0.image.source.base64.data"),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"The request body is not valid JSON: no low surrogate in string: line 1 column 3"}}"#,
+                Surrogate,
+                None,
+            ),
+        ]);
+    }
+
+    #[test]
+    fn other_errors_are_about_no_item() {
+        for (status, body) in [
+            (500, r#"{"error":{"message":"Could not process image"}}"#),
+            (400, r#"{"error":{"message":"temperature: 7 is too much"}}"#),
+        ] {
+            let error = http_error(status, body.as_bytes(), None);
+            assert_eq!(error.code(), "provider_status", "{body}");
+        }
+    }
+
+    #[test]
+    fn every_dialect_says_in_its_own_words_that_the_context_is_full() {
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"prompt is too long: 208310 tokens > 200000 maximum","type":"invalid_request_error"}}"#,
+            ),
+            (
+                413,
+                r#"{"error":{"message":"Request exceeds the maximum size","type":"request_too_large"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Your input exceeds the context window of this model.","code":"context_length_exceeded","param":"input"}}"#,
+            ),
+        ] {
+            let error = http_error(status, body.as_bytes(), None);
+            assert_eq!(error.code(), "context_length", "{body}");
         }
     }
 }

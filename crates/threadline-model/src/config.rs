@@ -5,14 +5,33 @@ use std::{fmt, sync::Arc, time::Duration};
 use reqwest::Url;
 
 use crate::{
-    Provider, http, limits,
+    Provider,
+    anthropic::Anthropic,
+    http::{self, KeyHeader},
+    limits,
     offline::{self, Offline},
     openai_chat::OpenAiChat,
+    openai_responses::OpenAiResponses,
     provider,
 };
 
 /// Address of OpenAI's own API.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// Address of Anthropic's own API; the routes below it name the version.
+const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+
+/// How much a model of the Messages API may think before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Thinking {
+    /// At most about this many tokens.
+    /// Source: <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
+    Budget(u32),
+    /// As much as the model finds right; for models that refuse a budget.
+    /// Source: <https://docs.anthropic.com/en/docs/build-with-claude/adaptive-thinking>.
+    Adaptive,
+}
 
 /// An API key; printing it shows a placeholder.
 #[derive(Clone, PartialEq, Eq)]
@@ -60,6 +79,17 @@ pub struct ProviderConfig {
     pub model: Option<String>,
     /// API key.
     pub api_key: Option<Secret>,
+    /// Most tokens of an answer, thinking included. Without it `anthropic` asks for
+    /// [`limits::MAX_OUTPUT_TOKENS`] and `openai-responses` leaves it to the model.
+    pub max_output_tokens: Option<u32>,
+    /// Thinking of the `anthropic` provider; without it the model's own default.
+    pub thinking: Option<Thinking>,
+    /// Reasoning effort of the `openai-responses` provider, e.g. `high`; without it the model's
+    /// own default.
+    pub reasoning_effort: Option<String>,
+    /// Which summary of the reasoning `openai-responses` asks for, e.g. `auto`; without it none,
+    /// because OpenAI gives summaries only to verified organisations.
+    pub reasoning_summary: Option<String>,
     /// Time to open a connection.
     pub connect_timeout: Duration,
     /// Time from the sent request to the answer's headers.
@@ -83,6 +113,10 @@ impl ProviderConfig {
             base_url: None,
             model: None,
             api_key: None,
+            max_output_tokens: None,
+            thinking: None,
+            reasoning_effort: None,
+            reasoning_summary: None,
             connect_timeout: limits::CONNECT_TIMEOUT,
             first_byte_timeout: limits::FIRST_BYTE_TIMEOUT,
             idle_timeout: limits::IDLE_TIMEOUT,
@@ -101,9 +135,11 @@ impl ProviderConfig {
         config.api_key = key_variable(&config.provider)
             .and_then(filled)
             .map(Secret::new);
-        if config.provider == "openai-chat" {
-            config.base_url = filled("OPENAI_BASE_URL");
-        }
+        config.base_url = match config.provider.as_str() {
+            "openai-chat" | "openai-responses" => filled("OPENAI_BASE_URL"),
+            "anthropic" => filled("ANTHROPIC_BASE_URL"),
+            _ => None,
+        };
         config
     }
 
@@ -165,7 +201,8 @@ pub enum ConfigError {
 #[must_use]
 pub fn key_variable(provider: &str) -> Option<&'static str> {
     match provider {
-        "openai-chat" => Some("OPENAI_API_KEY"),
+        "openai-chat" | "openai-responses" => Some("OPENAI_API_KEY"),
+        "anthropic" => Some("ANTHROPIC_API_KEY"),
         _ => None,
     }
 }
@@ -177,17 +214,27 @@ pub fn key_variable(provider: &str) -> Option<&'static str> {
 /// # Errors
 /// [`ConfigError`].
 pub fn build(config: ProviderConfig) -> Result<Arc<dyn Provider>, ConfigError> {
-    match config.provider.as_str() {
-        "offline" => Ok(Arc::new(Offline)),
-        "openai-chat" => {
-            let base = base_url(config.base_url.as_deref().unwrap_or(OPENAI_URL))?;
-            let client = http::Client::new(base, config)?;
-            Ok(Arc::new(OpenAiChat::new(client)))
+    let client = |default: &str, style: KeyHeader| {
+        let base = base_url(config.base_url.as_deref().unwrap_or(default))?;
+        http::Client::new(base, config.clone(), style)
+    };
+    Ok(match config.provider.as_str() {
+        "offline" => Arc::new(Offline),
+        "openai-chat" => Arc::new(OpenAiChat::new(client(OPENAI_URL, KeyHeader::Bearer)?)),
+        "openai-responses" => {
+            let client = client(OPENAI_URL, KeyHeader::Bearer)?;
+            Arc::new(OpenAiResponses::new(client, &config))
         }
-        _ => Err(ConfigError::UnknownProvider {
-            provider: config.provider,
-        }),
-    }
+        "anthropic" => {
+            let client = client(ANTHROPIC_URL, KeyHeader::XApiKey)?;
+            Arc::new(Anthropic::new(client, &config))
+        }
+        _ => {
+            return Err(ConfigError::UnknownProvider {
+                provider: config.provider,
+            });
+        }
+    })
 }
 
 /// Parses a base URL and refuses what would surprise: other schemes, credentials, queries.
@@ -276,12 +323,15 @@ mod tests {
 
     #[test]
     fn unknown_providers_list_the_known_ones() {
-        for name in ["anthropic", "openai-responses", ""] {
+        for name in ["claude", "openai", ""] {
             let Err(error) = build(ProviderConfig::new(name)) else {
                 panic!("{name} was built")
             };
             let text = error.to_string();
-            assert!(text.contains("openai-chat, offline"), "{text}");
+            assert!(
+                text.contains("openai-chat, openai-responses, anthropic, offline"),
+                "{text}"
+            );
         }
     }
 
@@ -295,6 +345,15 @@ mod tests {
         assert_eq!(config.api_key, Some(Secret::new("sk-1")));
         assert_eq!(config.base_url, None);
         assert!(config.model_name().is_err());
+        for (provider, key, url) in [
+            ("openai-responses", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+            ("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        ] {
+            let config = ProviderConfig::from_env(provider, |name| Some(name.to_owned()));
+            assert_eq!(config.api_key, Some(Secret::new(key)));
+            assert_eq!(config.base_url.as_deref(), Some(url));
+            assert_eq!(key_variable(provider), Some(key));
+        }
         let offline = ProviderConfig::from_env("offline", |_| Some("x".into()));
         assert_eq!(offline.api_key, None);
         assert_eq!(offline.model_name().unwrap(), "demonstration");

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use threadline_session::payload::ModelTrouble;
 
+use crate::{RejectedKind, Rejection, reject::Places};
+
 /// A model call failed for good. No variant ever holds the API key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -50,6 +52,9 @@ pub enum ModelError {
         /// What the provider said.
         message: String,
     },
+    /// The provider refuses one item of the history, and would refuse it on every turn.
+    #[error("{0}")]
+    ItemRejected(Box<Rejection>),
     /// No connection, or it broke before the answer began.
     #[error("cannot reach the provider at {url}")]
     Connect {
@@ -101,6 +106,7 @@ impl ModelError {
             Self::RateLimited { .. } => "rate_limited",
             Self::Quota { .. } => "insufficient_quota",
             Self::ContextLength { .. } => "context_length",
+            Self::ItemRejected(_) => "item_rejected",
             Self::Connect { .. } => "connect",
             Self::FirstByte { .. } => "first_byte_timeout",
             Self::Idle { .. } => "idle_timeout",
@@ -139,6 +145,17 @@ impl ModelError {
             Self::ContextLength { .. } => {
                 "compact the session, or use a model with a longer context".into()
             }
+            Self::ItemRejected(rejection) => match rejection.kind {
+                RejectedKind::ImageTooLarge => "send the image again in a smaller size".into(),
+                RejectedKind::ImageUnsupported => {
+                    "use a model that takes images, or send PNG, JPEG, GIF or WebP".into()
+                }
+                RejectedKind::EncryptedReasoning
+                | RejectedKind::ThinkingSignature
+                | RejectedKind::Surrogate => {
+                    "send the message again without the refused item; the rest is unharmed".into()
+                }
+            },
             Self::Connect { url, .. } => {
                 format!("check that a server answers at {url} and that the network is up")
             }
@@ -160,6 +177,7 @@ impl ModelError {
         match self {
             Self::Auth { status, .. } | Self::Status { status, .. } => Some(*status),
             Self::RateLimited { .. } | Self::Quota { .. } => Some(429),
+            Self::ItemRejected(rejection) => Some(rejection.status),
             Self::MissingKey { .. }
             | Self::ContextLength { .. }
             | Self::Connect { .. }
@@ -198,6 +216,23 @@ impl ModelError {
         }
     }
 
+    /// Returns the refused item, when it is one that the call failed for.
+    #[must_use]
+    pub fn rejection(&self) -> Option<&Rejection> {
+        match self {
+            Self::ItemRejected(rejection) => Some(rejection),
+            _ => None,
+        }
+    }
+
+    /// Fills in which item of the history was refused.
+    pub(crate) fn located(mut self, places: &Places) -> Self {
+        if let Self::ItemRejected(rejection) = &mut self {
+            places.locate(rejection);
+        }
+        self
+    }
+
     /// Rewrites the provider's own words.
     pub(crate) fn map_message(mut self, rewrite: impl FnOnce(String) -> String) -> Self {
         match &mut self {
@@ -207,6 +242,9 @@ impl ModelError {
             | Self::Quota { message }
             | Self::ContextLength { message }
             | Self::Malformed { reason: message } => *message = rewrite(std::mem::take(message)),
+            Self::ItemRejected(rejection) => {
+                rejection.message = rewrite(std::mem::take(&mut rejection.message));
+            }
             Self::MissingKey { .. }
             | Self::Connect { .. }
             | Self::FirstByte { .. }

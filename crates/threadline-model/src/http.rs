@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use reqwest::{
     Response, Url,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
 use serde_json::Value;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::{
     Completion, ConfigError, ModelError, ModelEvent, ModelStream, ProviderConfig, classify, config,
-    limits, retry, sse,
+    limits, reject::Places, render::Body, retry, sse,
 };
 
 /// How far an answer is.
@@ -32,8 +32,9 @@ pub(crate) enum Progress {
     Complete,
 }
 
-/// Turns the events of one answer into deltas and a completion.
-pub(crate) trait Decode: Send + 'static {
+/// Turns the events of one answer into deltas and a completion. Every attempt begins with a copy
+/// of the fresh one.
+pub(crate) trait Decode: Clone + Send + 'static {
     /// Takes one event's data.
     fn event(&mut self, data: &str, out: &mut Vec<ChunkPart>) -> Result<Progress, ModelError>;
 
@@ -41,33 +42,55 @@ pub(crate) trait Decode: Send + 'static {
     fn complete(&mut self) -> Result<Completion, ModelError>;
 }
 
+/// How a provider is told the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyHeader {
+    /// `Authorization: Bearer KEY`
+    Bearer,
+    /// `x-api-key: KEY`, beside the version of the API.
+    /// Source: <https://docs.anthropic.com/en/api/versioning>.
+    XApiKey,
+}
+
+/// The only version of the Messages API that there is.
+const ANTHROPIC_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
 /// A configured HTTP client for one base URL.
 #[derive(Debug)]
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
-    authorization: Option<HeaderValue>,
+    key: Option<(HeaderName, HeaderValue)>,
+    style: KeyHeader,
     key_required: bool,
     config: ProviderConfig,
 }
 
 impl Client {
-    pub(crate) fn new(base: Url, config: ProviderConfig) -> Result<Self, ConfigError> {
+    pub(crate) fn new(
+        base: Url,
+        config: ProviderConfig,
+        style: KeyHeader,
+    ) -> Result<Self, ConfigError> {
         let key = config.api_key.as_ref().map(config::Secret::expose);
-        let authorization = match key.filter(|key| !key.is_empty()) {
+        let key = match key.filter(|key| !key.is_empty()) {
             None => None,
             Some(key) => {
-                let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
-                    .map_err(|_| ConfigError::Key)?;
+                let (name, value) = match style {
+                    KeyHeader::Bearer => (AUTHORIZATION, format!("Bearer {key}")),
+                    KeyHeader::XApiKey => (HeaderName::from_static("x-api-key"), key.to_owned()),
+                };
+                let mut value = HeaderValue::from_str(&value).map_err(|_| ConfigError::Key)?;
                 value.set_sensitive(true);
-                Some(value)
+                Some((name, value))
             }
         };
         Ok(Self {
             http: http_client(&base, &config)?,
             key_required: !config::is_loopback(&base),
             base,
-            authorization,
+            key,
+            style,
             config,
         })
     }
@@ -76,11 +99,15 @@ impl Client {
     fn url(&self, route: &str) -> Url {
         let mut url = self.base.clone();
         let path = url.path().trim_end_matches('/');
-        // People paste the whole address; the route is not added twice.
-        let path = path
-            .strip_suffix(route)
-            .unwrap_or(path)
-            .trim_end_matches('/');
+        // People paste the whole address, or leave out the version that the route begins with, or
+        // do not; nothing is added twice.
+        let path = path.strip_suffix(route).unwrap_or(path);
+        let path = path.trim_end_matches('/');
+        let path = match route.split_once('/') {
+            Some((version @ "v1", _)) => path.strip_suffix(version).unwrap_or(path),
+            _ => path,
+        };
+        let path = path.trim_end_matches('/');
         let full = format!("{path}/{route}");
         url.set_path(&full);
         url
@@ -90,14 +117,17 @@ impl Client {
     pub(crate) fn stream<D: Decode>(
         self: &Arc<Self>,
         route: &'static str,
-        body: &Value,
+        body: Body,
         decoder: D,
     ) -> ModelStream {
         let call = Call {
             client: Arc::clone(self),
             url: self.url(route),
-            body: Bytes::from(body.to_string()),
+            body: Bytes::from(body.json),
+            places: body.places,
+            fresh: decoder.clone(),
             decoder,
+            spoken: false,
             queue: VecDeque::new(),
             phase: Phase::Attempt { number: 1 },
         };
@@ -109,15 +139,21 @@ impl Client {
     }
 
     async fn attempt(&self, url: &Url, body: Bytes) -> Result<Response, Failure> {
-        if self.key_required && self.authorization.is_none() {
+        if self.key_required && self.key.is_none() {
             let variable = config::key_variable(&self.config.provider).unwrap_or("an API key");
             return Err(Failure::lasting(ModelError::MissingKey { variable }));
         }
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(value) = &self.authorization {
-            headers.insert(AUTHORIZATION, value.clone());
+        if let Some((name, value)) = &self.key {
+            headers.insert(name.clone(), value.clone());
+        }
+        if self.style == KeyHeader::XApiKey {
+            headers.insert(
+                HeaderName::from_static("anthropic-version"),
+                ANTHROPIC_VERSION,
+            );
         }
         let sent = self
             .http
@@ -162,13 +198,9 @@ impl Client {
         let retry_after = retry::retry_after(response.headers(), SystemTime::now());
         let body = self.error_body(response).await;
         let error = self.scrubbed(status, &body, retry_after);
-        let permanent = matches!(
-            error,
-            ModelError::Quota { .. } | ModelError::ContextLength { .. }
-        );
         Failure {
+            transient: retry::is_transient(status) && !is_permanent(&error),
             error,
-            transient: retry::is_transient(status) && !permanent,
             retry_after,
         }
     }
@@ -216,7 +248,15 @@ impl Client {
     }
 }
 
-/// An attempt that did not open a stream.
+/// Errors that waiting does not change.
+fn is_permanent(error: &ModelError) -> bool {
+    matches!(
+        error,
+        ModelError::Quota { .. } | ModelError::ContextLength { .. } | ModelError::ItemRejected(_)
+    )
+}
+
+/// An attempt that gave no answer.
 struct Failure {
     error: ModelError,
     transient: bool,
@@ -242,12 +282,18 @@ enum Phase {
         delay: std::time::Duration,
     },
     Read(Box<Reading>),
+    /// An attempt gave no answer; the next phase says whether there is another one.
+    Failed {
+        failure: Failure,
+        number: u32,
+    },
     /// Deltas that arrived before the error are shown before it.
     Fail(ModelError),
     Ended,
 }
 
 struct Reading {
+    number: u32,
     response: Response,
     events: sse::Decoder,
     received: u64,
@@ -259,7 +305,11 @@ struct Call<D> {
     client: Arc<Client>,
     url: Url,
     body: Bytes,
+    places: Places,
+    fresh: D,
     decoder: D,
+    /// Whether a delta was given away; nothing is tried again after that.
+    spoken: bool,
     queue: VecDeque<ModelEvent>,
     phase: Phase,
 }
@@ -272,29 +322,55 @@ impl<D: Decode> Call<D> {
             }
             self.phase = match std::mem::replace(&mut self.phase, Phase::Ended) {
                 Phase::Ended => return None,
-                Phase::Fail(error) => return Some(Err(error)),
+                Phase::Fail(error) => return Some(Err(error.located(&self.places))),
                 Phase::Wait { next, delay } => {
                     tokio::time::sleep(delay).await;
                     Phase::Attempt { number: next }
                 }
                 Phase::Attempt { number } => self.connect(number).await,
-                Phase::Read(reading) => self.read(reading).await.unwrap_or_else(Phase::Fail),
+                Phase::Failed { failure, number } => self.again(failure, number),
+                Phase::Read(reading) => {
+                    let number = reading.number;
+                    match self.read(reading).await {
+                        Ok(phase) => phase,
+                        Err(error) => self.broken(error, number),
+                    }
+                }
             };
         }
     }
 
     async fn connect(&mut self, number: u32) -> Phase {
-        let failure = match self.client.attempt(&self.url, self.body.clone()).await {
+        match self.client.attempt(&self.url, self.body.clone()).await {
             Ok(response) => {
-                return Phase::Read(Box::new(Reading {
+                self.decoder = self.fresh.clone();
+                Phase::Read(Box::new(Reading {
+                    number,
                     response,
                     events: sse::Decoder::default(),
                     received: 0,
                     progress: Progress::Writing,
-                }));
+                }))
             }
-            Err(failure) => failure,
+            Err(failure) => Phase::Failed { failure, number },
+        }
+    }
+
+    /// Decides on an error inside a stream: a busy provider may say so after it has said 200.
+    fn broken(&mut self, error: ModelError, number: u32) -> Phase {
+        let transient = error.status().is_some_and(retry::is_transient) && !is_permanent(&error);
+        if !transient || self.spoken {
+            return Phase::Fail(error);
+        }
+        let failure = Failure {
+            error,
+            transient,
+            retry_after: None,
         };
+        Phase::Failed { failure, number }
+    }
+
+    fn again(&mut self, failure: Failure, number: u32) -> Phase {
         let config = &self.client.config;
         let asked_too_much = failure.retry_after.is_some_and(retry::is_too_long);
         if !failure.transient || asked_too_much || number >= config.max_attempts {
@@ -374,13 +450,14 @@ impl<D: Decode> Call<D> {
         let Reading {
             events, progress, ..
         } = reading;
-        let (decoder, queue) = (&mut self.decoder, &mut self.queue);
+        let (decoder, queue, spoken) = (&mut self.decoder, &mut self.queue, &mut self.spoken);
         let mut parts = Vec::new();
         let mut sink = |data: &str| {
             if *progress == Progress::Complete {
                 return Ok(());
             }
             let result = decoder.event(data, &mut parts);
+            *spoken |= !parts.is_empty();
             queue.extend(parts.drain(..).map(ModelEvent::Delta));
             *progress = result?;
             Ok(())

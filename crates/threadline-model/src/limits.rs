@@ -20,10 +20,37 @@ pub const MIN_SCRUBBED_BYTES: usize = 8;
 /// Most tool calls in one answer.
 pub const MAX_TOOL_CALLS: usize = 256;
 
+/// Most items or content blocks in one answer, whatever their kind.
+pub const MAX_BLOCKS: usize = 1024;
+
+/// Most bytes of an answer as the log keeps it, for what only its issuer can read to be kept with
+/// it. One event holds 1 MiB, with a little more in it than the answer.
+pub const MAX_KEPT_BYTES: usize = threadline_session::limits::MAX_EVENT_BYTES - (16 << 10);
+
 /// Longest tool call id that Chat Completions accepts, in characters.
 pub const MAX_CALL_ID_CHARS: usize = 40;
 
-/// Longest tool name that Chat Completions accepts, in characters.
+/// Longest tool call id that the Responses and Messages APIs accept, in characters.
+pub const MAX_LONG_CALL_ID_CHARS: usize = 64;
+
+/// Largest image that every provider accepts, in bytes of its base64 text. Anthropic counts these
+/// and refuses more than 5 MiB; the others accept more.
+pub const MAX_IMAGE_BASE64_BYTES: usize = 5 << 20;
+
+/// Most tokens of an answer when nothing is configured and the dialect must name a number. Every
+/// model that Anthropic serves today can write as many.
+pub const MAX_OUTPUT_TOKENS: u32 = 32_000;
+
+/// Smallest thinking budget that the Messages API accepts, in tokens.
+pub const MIN_THINKING_TOKENS: u32 = 1024;
+
+/// Tokens that stay for the answer itself beside the thinking budget.
+pub const MIN_ANSWER_TOKENS: u32 = 4096;
+
+/// Longest path of a rejected item that is kept, in characters.
+pub const MAX_PATH_CHARS: usize = 200;
+
+/// Longest tool name that every provider accepts, in characters.
 pub const MAX_TOOL_NAME_CHARS: usize = 64;
 
 /// Attempts before a call fails for good.

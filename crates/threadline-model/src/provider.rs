@@ -6,10 +6,10 @@ use threadline_session::{
     payload::{AssistantPart, ChunkPart, ModelTrouble, Opaque, StopReason, Usage},
 };
 
-use crate::ModelError;
+use crate::{Images, ModelError};
 
 /// Names of the providers that this version can build.
-pub const PROVIDERS: &[&str] = &["openai-chat", "offline"];
+pub const PROVIDERS: &[&str] = &["openai-chat", "openai-responses", "anthropic", "offline"];
 
 /// The events of one model call.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
@@ -26,6 +26,21 @@ pub trait Provider: Send + Sync {
     /// It MUST be pure: equal requests give byte-identical JSON, and the history of a longer
     /// request begins with the bytes of the shorter one, so that provider-side prompt caches hit.
     fn body(&self, request: &Request) -> serde_json::Value;
+
+    /// Returns the request in the provider's own dialect, with the images that it names.
+    ///
+    /// As pure as [`body`](Self::body), which it is for a provider that shows no images.
+    fn body_with(&self, request: &Request, images: &Images) -> serde_json::Value {
+        let _ = images;
+        self.body(request)
+    }
+
+    /// Sends the request with the images that it names, and streams the answer as
+    /// [`stream`](Self::stream) does. An image that is not given is told of in words.
+    fn stream_with(&self, request: Request, images: &Images) -> ModelStream {
+        let _ = images;
+        self.stream(request)
+    }
 
     /// Sends the request and streams the answer.
     ///
@@ -57,7 +72,8 @@ pub struct Completion {
     pub stop_reason: StopReason,
     /// Tokens, when the provider told them.
     pub usage: Option<Usage>,
-    /// What the provider needs back.
+    /// What the provider needs back, in the order in which it came: whole items that only the
+    /// issuer can read, and marks that say where the visible parts stood between them.
     pub opaque: Vec<Opaque>,
     /// The model that answered, as the provider names it.
     pub model: String,

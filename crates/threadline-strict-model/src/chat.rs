@@ -4,20 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::script::{Step, Tokens};
-
-/// Characters of a tool call's arguments in one frame.
-const ARGUMENT_CHARS: usize = 8;
-
-/// Something that happens on the connection.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Move {
-    Frame(String),
-    Gate(String),
-    Pause(u64),
-    Cut,
-    Stall,
-}
+use crate::{
+    moves::{Move, argument_pieces, argument_text, raw},
+    script::{Step, Tokens},
+};
 
 /// What the frames of one answer share.
 #[derive(Debug, Clone)]
@@ -46,9 +36,8 @@ impl Answer {
                     arguments,
                 } => {
                     moves.push(self.start(calls, &id, &name));
-                    let chars: Vec<char> = argument_text(&arguments).chars().collect();
-                    for piece in chars.chunks(ARGUMENT_CHARS) {
-                        moves.push(self.arguments(calls, &piece.iter().collect::<String>()));
+                    for piece in argument_pieces(&arguments) {
+                        moves.push(self.arguments(calls, &piece));
                     }
                     calls += 1;
                 }
@@ -57,10 +46,12 @@ impl Answer {
                     calls = calls.max(index + 1);
                 }
                 Step::ToolArgs { index, delta } => moves.push(self.arguments(index, &delta)),
+                // Chat Completions knows none.
+                Step::Redacted(_) => {}
                 Step::Gate(name) => moves.push(Move::Gate(name)),
                 Step::Pause(millis) => moves.push(Move::Pause(millis)),
-                Step::Raw(data) => moves.push(frame(&data)),
-                Step::Malformed => moves.push(frame("{\"choices\":[{\"delta\":")),
+                Step::Raw(data) => moves.push(raw(&data)),
+                Step::Malformed => moves.push(raw("{\"choices\":[{\"delta\":")),
                 Step::Cut => {
                     moves.push(Move::Cut);
                     return moves;
@@ -79,7 +70,7 @@ impl Answer {
         if self.include_usage {
             moves.push(self.chunk(json!([]), Some(usage(self.usage))));
         }
-        moves.push(frame("[DONE]"));
+        moves.push(raw("[DONE]"));
         moves
     }
 
@@ -166,18 +157,7 @@ impl Answer {
         if self.include_usage {
             chunk["usage"] = usage.unwrap_or_default();
         }
-        frame(&chunk.to_string())
-    }
-}
-
-fn frame(data: &str) -> Move {
-    Move::Frame(format!("data: {data}\n\n"))
-}
-
-fn argument_text(arguments: &Value) -> String {
-    match arguments {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        raw(&chunk.to_string())
     }
 }
 

@@ -1,9 +1,14 @@
-//! The rules of Chat Completions, checked on every request.
+//! The rules of Chat Completions, checked on every request, and those that all dialects share.
+
+pub(crate) mod anthropic;
+pub(crate) mod responses;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, de::IgnoredAny};
 use serde_json::{Map, Value};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 /// Largest body that is accepted, in bytes.
 pub(crate) const MAX_BODY_BYTES: usize = 32 << 20;
@@ -61,6 +66,8 @@ pub struct Violation {
 pub(crate) struct Broken {
     pub(crate) param: String,
     pub(crate) message: String,
+    /// The provider's own code for it.
+    pub(crate) code: Option<&'static str>,
 }
 
 type Checked = Result<(), Broken>;
@@ -69,12 +76,12 @@ fn broken<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, 
     Err(Broken {
         param: param.into(),
         message: message.into(),
+        code: None,
     })
 }
 
-/// Parses and checks a body. `known` are the tool names that calls may use beside the declared
-/// ones; what this request declares is added.
-pub(crate) fn check(body: &[u8], known: &mut BTreeSet<String>) -> Result<Value, Broken> {
+/// Parses a body by the rules that every server has.
+fn parse(body: &[u8]) -> Result<Value, Broken> {
     if body.len() > MAX_BODY_BYTES {
         return broken("", format!("the body holds over {MAX_BODY_BYTES} bytes"));
     }
@@ -86,20 +93,68 @@ pub(crate) fn check(body: &[u8], known: &mut BTreeSet<String>) -> Result<Value, 
         Ok(value) => value,
         Err(e) => return broken("", format!("the body is not JSON: {e}")),
     };
-    let Some(top) = value.as_object() else {
+    if !value.is_object() {
         return broken("", "the body is not an object");
-    };
+    }
     no_nul(&value, "")?;
-    if let Some(key) = top.keys().find(|key| !TOP_LEVEL.contains(&key.as_str())) {
+    Ok(value)
+}
+
+/// Refuses keys that the API does not know.
+fn top_level(top: &Map<String, Value>, known: &[&str]) -> Checked {
+    if let Some(key) = top.keys().find(|key| !known.contains(&key.as_str())) {
         return broken(
             key,
             format!("Unrecognized request argument supplied: {key}"),
         );
     }
     match top.get("model") {
-        Some(Value::String(model)) if !model.is_empty() => {}
-        _ => return broken("model", "you must provide a model parameter"),
+        Some(Value::String(model)) if !model.is_empty() => Ok(()),
+        _ => broken("model", "you must provide a model parameter"),
     }
+}
+
+/// Checks that base64 text is an image of the kind that it is said to be.
+fn image(media_type: &str, base64: &str, at: &str) -> Checked {
+    let Ok(bytes) = STANDARD.decode(base64) else {
+        return broken(at, "the image is not base64");
+    };
+    let head: &[u8] = match media_type {
+        "image/png" => b"\x89PNG\r\n\x1a\n",
+        "image/jpeg" => b"\xff\xd8\xff",
+        "image/gif" => b"GIF8",
+        "image/webp" => b"RIFF",
+        _ => return broken(at, format!("unsupported image type `{media_type}`")),
+    };
+    if !bytes.starts_with(head) {
+        return broken(
+            at,
+            format!("Image does not match the provided media type {media_type}"),
+        );
+    }
+    Ok(())
+}
+
+/// Checks an image that is given as a data URL.
+fn image_url(url: &str, at: &str) -> Checked {
+    if url.starts_with("https://") {
+        return Ok(());
+    }
+    let data = url.strip_prefix("data:").unwrap_or_default();
+    match data.split_once(";base64,") {
+        Some((media_type, base64)) => image(media_type, base64, at),
+        None => broken(at, "expected an https or a base64 data URL"),
+    }
+}
+
+/// Parses and checks a body. `known` are the tool names that calls may use beside the declared
+/// ones; what this request declares is added.
+pub(crate) fn check(body: &[u8], known: &mut BTreeSet<String>) -> Result<Value, Broken> {
+    let value = parse(body)?;
+    let Some(top) = value.as_object() else {
+        return broken("", "the body is not an object");
+    };
+    top_level(top, TOP_LEVEL)?;
     options(top)?;
     if let Some(tools) = top.get("tools") {
         known.extend(declared(tools)?);
@@ -294,6 +349,14 @@ fn content(map: &Map<String, Value>, at: &str) -> Checked {
                     "image_url" => part.pointer("/image_url/url").and_then(Value::as_str),
                     _ => None,
                 };
+                // The results of tools and the system's words are text only.
+                let role = map.get("role").and_then(Value::as_str);
+                if kind == "image_url" {
+                    if role != Some("user") {
+                        return broken(format!("{at}[{n}]"), "an image outside a user message");
+                    }
+                    image_url(filled.unwrap_or_default(), &format!("{at}[{n}].image_url"))?;
+                }
                 if filled.is_none_or(str::is_empty) {
                     return broken(format!("{at}[{n}]"), "empty, or of an unknown type");
                 }

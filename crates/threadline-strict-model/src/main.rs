@@ -5,7 +5,7 @@ use std::{error::Error, net::SocketAddr, path::PathBuf};
 use clap::Parser;
 use threadline_strict_model::{Reply, StrictModel};
 
-/// Serve a strict Chat Completions model that answers from a script
+/// Serve a strict model, in three dialects, that answers from a script
 #[derive(Parser)]
 #[command(name = "strict-model", version)]
 struct Arguments {

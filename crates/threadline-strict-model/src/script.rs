@@ -63,8 +63,12 @@ pub struct When {
 pub(crate) struct Tokens {
     pub(crate) input: u64,
     pub(crate) output: u64,
+    /// Part of the input that was cached.
     #[serde(default)]
     pub(crate) cached: u64,
+    /// Part of the input that is cached from now on, where the dialect tells it.
+    #[serde(default)]
+    pub(crate) created: u64,
     #[serde(default)]
     pub(crate) reasoning: u64,
 }
@@ -77,6 +81,8 @@ pub enum Step {
     Text(String),
     /// Streams a piece of reasoning.
     Reasoning(String),
+    /// Reasoning that nobody may read: a redacted block, or an encrypted item without a summary.
+    Redacted(String),
     /// Streams a whole tool call, its arguments in pieces.
     ToolCall {
         /// Call id.
@@ -248,6 +254,7 @@ impl Reply {
             input,
             output,
             cached,
+            created: 0,
             reasoning: 0,
         });
         self

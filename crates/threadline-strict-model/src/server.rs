@@ -24,11 +24,13 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use crate::{
-    Gate, Reply, Violation,
-    chat::{Answer, Move},
-    check,
+    Dialect, Gate, Reply, Violation, anthropic, chat,
+    check::{self, Broken},
     gate::Gates,
-    script::{Step, Tokens, When},
+    issued::Issued,
+    moves::Move,
+    prompt, responses,
+    script::{Step, Tokens},
 };
 
 /// A request as it came.
@@ -38,8 +40,12 @@ pub struct RecordedRequest {
     pub body: Bytes,
     /// Body as JSON, null when it is none.
     pub json: Value,
+    /// Which API it came to.
+    pub dialect: Dialect,
     /// `Authorization` header.
     pub authorization: Option<String>,
+    /// `x-api-key` header.
+    pub api_key: Option<String>,
     /// Whether it was accepted by the rules.
     pub accepted: bool,
 }
@@ -67,6 +73,17 @@ struct Inner {
     requests: Vec<RecordedRequest>,
     violations: Vec<Violation>,
     known_tools: BTreeSet<String>,
+    issued: Issued,
+    /// The prompts of all accepted requests, which the cache is made of.
+    prompts: Vec<(Dialect, String)>,
+}
+
+/// A request that was accepted, and what it is answered with.
+struct Taken {
+    json: Value,
+    reply: Reply,
+    /// Prompts of the requests before it.
+    earlier: usize,
 }
 
 impl StrictModel {
@@ -207,51 +224,89 @@ impl Shared {
     }
 
     /// Records and checks a request, and chooses its reply.
-    fn take(
-        &self,
-        body: &Bytes,
-        authorization: Option<String>,
-    ) -> Result<(Value, Reply), Violation> {
+    fn take(&self, dialect: Dialect, body: &Bytes, headers: &HeaderMap) -> Result<Taken, Broken> {
         let mut inner = self.lock();
+        let inner = &mut *inner;
         let request = inner.requests.len();
-        let checked = check::check(body, &mut inner.known_tools);
+        let (known, issued) = (&mut inner.known_tools, &inner.issued);
+        let checked = match dialect {
+            Dialect::Chat => check::check(body, known),
+            Dialect::Responses => check::responses::check(body, known, issued),
+            Dialect::Anthropic => {
+                version(headers).and_then(|()| check::anthropic::check(body, known, issued))
+            }
+        };
         inner.requests.push(RecordedRequest {
             body: body.clone(),
             json: serde_json::from_slice(body).unwrap_or_default(),
-            authorization,
+            dialect,
+            authorization: header(headers, header::AUTHORIZATION.as_str()),
+            api_key: header(headers, "x-api-key"),
             accepted: checked.is_ok(),
         });
         self.count.send_replace(request + 1);
         let json = match checked {
             Ok(json) => json,
             Err(broken) => {
-                let violation = Violation {
+                inner.violations.push(Violation {
                     request,
-                    param: broken.param,
-                    message: broken.message,
-                };
-                inner.violations.push(violation.clone());
-                return Err(violation);
+                    param: broken.param.clone(),
+                    message: broken.message.clone(),
+                });
+                return Err(broken);
             }
         };
+        let earlier = inner.prompts.len();
+        inner.prompts.push((dialect, prompt::text(dialect, &json)));
         let fits = |reply: &Reply| {
             reply
                 .when
                 .as_ref()
-                .is_none_or(|when| holds(when, &json, body))
+                .is_none_or(|when| prompt::holds(when, dialect, &json, body))
         };
         let reply = match inner.script.iter().position(fits) {
             None => None,
             Some(at) if inner.script[at].repeat => inner.script.get(at).cloned(),
             Some(at) => inner.script.remove(at),
         };
-        Ok((json, reply.unwrap_or_else(|| Reply::from_fn(echo))))
+        let echo = move |json: &Value| prompt::echo(dialect, json);
+        Ok(Taken {
+            json,
+            reply: reply.unwrap_or_else(|| Reply::from_fn(echo)),
+            earlier,
+        })
     }
+
+    /// Counts the tokens of a reply that does not say them.
+    fn tokens(&self, dialect: Dialect, json: &Value, earlier: usize, steps: &[Step]) -> Tokens {
+        let inner = self.lock();
+        let prompt = prompt::text(dialect, json);
+        let before = inner.prompts.get(..earlier).unwrap_or_default();
+        prompt::tokens(dialect, json, &prompt, before, steps)
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+fn version(headers: &HeaderMap) -> Result<(), Broken> {
+    if header(headers, "anthropic-version").is_some() {
+        return Ok(());
+    }
+    Err(Broken {
+        param: String::new(),
+        message: "anthropic-version: header is required".into(),
+        code: None,
+    })
 }
 
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat_completions))
+        .route("/v1/responses", post(create_response))
+        .route("/v1/messages", post(create_message))
         .route("/v1/models", get(models))
         .route("/_strict/state", get(state))
         .route("/_strict/gate/{name}", get(wait_gate).post(open_gate))
@@ -275,6 +330,7 @@ async fn state(State(shared): State<Arc<Shared>>) -> Json<Value> {
             json!({
                 "body": String::from_utf8_lossy(&request.body),
                 "json": request.json,
+                "dialect": request.dialect,
                 "accepted": request.accepted,
             })
         })
@@ -315,41 +371,50 @@ async fn chat_completions(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let authorization = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .map(ToOwned::to_owned);
-    let (json, mut reply) = match shared.take(&body, authorization) {
+    serve(shared, Dialect::Chat, &headers, &body).await
+}
+
+async fn create_response(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    serve(shared, Dialect::Responses, &headers, &body).await
+}
+
+async fn create_message(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    serve(shared, Dialect::Anthropic, &headers, &body).await
+}
+
+async fn serve(
+    shared: Arc<Shared>,
+    dialect: Dialect,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Response {
+    let Taken {
+        json,
+        mut reply,
+        earlier,
+    } = match shared.take(dialect, body, headers) {
         Ok(taken) => taken,
-        Err(violation) => {
-            let error = json!({
-                "message": violation.message, "type": "invalid_request_error",
-                "param": violation.param, "code": null,
-            });
-            return (StatusCode::BAD_REQUEST, Json(json!({ "error": error }))).into_response();
-        }
+        Err(broken) => return violated(dialect, &broken),
     };
     while let Some(answer) = reply.answer.take() {
         reply = answer(&json);
     }
     if let Some(status) = reply.status {
-        return refuse(status, &reply);
+        return refuse(dialect, status, &reply);
     }
     let called: Vec<String> = reply.called_tools().map(ToOwned::to_owned).collect();
     shared.lock().known_tools.extend(called);
-    let number = shared.answers.fetch_add(1, Ordering::Relaxed);
-    let finish = reply.finish.clone();
-    let usage = reply.usage;
-    let steps = reply.into_steps();
-    let answer = Answer {
-        id: format!("chatcmpl-{number}"),
-        model: json["model"].as_str().unwrap_or_default().to_owned(),
-        include_usage: json.pointer("/stream_options/include_usage") == Some(&Value::Bool(true)),
-        finish,
-        usage: usage.unwrap_or_else(|| estimate(&body, &steps)),
-    };
+    let (moves, whole, steps) = play(&shared, dialect, &json, reply, earlier);
     if json.get("stream") == Some(&Value::Bool(true)) {
-        return event_stream(shared, answer.moves(steps));
+        return event_stream(shared, moves);
     }
     for step in &steps {
         match step {
@@ -358,14 +423,98 @@ async fn chat_completions(
             _ => {}
         }
     }
-    Json(answer.whole(&steps)).into_response()
+    Json(whole).into_response()
 }
 
-fn refuse(status: u16, reply: &Reply) -> Response {
+/// Makes everything that happens on the connection, and the answer as one object.
+fn play(
+    shared: &Shared,
+    dialect: Dialect,
+    json: &Value,
+    reply: Reply,
+    earlier: usize,
+) -> (Vec<Move>, Value, Vec<Step>) {
+    let number = shared.answers.fetch_add(1, Ordering::Relaxed);
+    let model = json["model"].as_str().unwrap_or_default().to_owned();
+    let finish = reply.finish.clone();
+    let (code, message) = (reply.code.clone(), reply.message.clone());
+    let usage = reply.usage;
+    let mut steps = reply.into_steps();
+    if json["thinking"]["type"] == "disabled" {
+        steps.retain(|step| !matches!(step, Step::Reasoning(_) | Step::Redacted(_)));
+    }
+    let usage = usage.unwrap_or_else(|| shared.tokens(dialect, json, earlier, &steps));
+    match dialect {
+        Dialect::Chat => {
+            let answer = chat::Answer {
+                id: format!("chatcmpl-{number}"),
+                model,
+                include_usage: json.pointer("/stream_options/include_usage")
+                    == Some(&Value::Bool(true)),
+                finish,
+                usage,
+            };
+            (answer.moves(steps.clone()), answer.whole(&steps), steps)
+        }
+        Dialect::Responses => {
+            let answer = responses::Answer {
+                number,
+                encrypted: json["include"].is_array(),
+                model,
+                finish,
+                code,
+                message,
+                usage,
+            };
+            let played = answer.play(steps.clone());
+            shared.lock().issued.output(&answer.model, &played.output);
+            (played.moves, played.whole, steps)
+        }
+        Dialect::Anthropic => {
+            let answer = anthropic::Answer {
+                number,
+                model,
+                finish,
+                usage,
+            };
+            let played = answer.play(steps.clone());
+            shared.lock().issued.content(&answer.model, &played.content);
+            (played.moves, played.whole, steps)
+        }
+    }
+}
+
+/// Answers a request that broke a rule as the real server does.
+fn violated(dialect: Dialect, broken: &Broken) -> Response {
+    let error = match dialect {
+        Dialect::Chat | Dialect::Responses => json!({ "error": {
+            "message": broken.message, "type": "invalid_request_error",
+            "param": broken.param, "code": broken.code,
+        } }),
+        Dialect::Anthropic => {
+            let message = if broken.param.is_empty() {
+                broken.message.clone()
+            } else {
+                format!("{}: {}", broken.param, broken.message)
+            };
+            json!({ "type": "error", "error": {
+                "type": "invalid_request_error", "message": message,
+            } })
+        }
+    };
+    (StatusCode::BAD_REQUEST, Json(error)).into_response()
+}
+
+fn refuse(dialect: Dialect, status: u16, reply: &Reply) -> Response {
     let message = reply.message.as_deref().unwrap_or("scripted error");
-    let error = json!({ "error": {
-        "message": message, "type": "scripted", "param": null, "code": reply.code,
-    } });
+    let error = match dialect {
+        Dialect::Chat | Dialect::Responses => json!({ "error": {
+            "message": message, "type": "scripted", "param": null, "code": reply.code,
+        } }),
+        Dialect::Anthropic => json!({ "type": "error", "error": {
+            "type": reply.code.as_deref().unwrap_or("scripted"), "message": message,
+        } }),
+    };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, Json(error)).into_response();
     let value = reply.retry_after.as_deref().map(HeaderValue::from_str);
@@ -421,57 +570,4 @@ fn event_stream(shared: Arc<Shared>, moves: Vec<Move>) -> Response {
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, Body::from_stream(moves)).into_response()
-}
-
-fn holds(when: &When, json: &Value, body: &[u8]) -> bool {
-    let messages = json["messages"].as_array().map_or(&[][..], Vec::as_slice);
-    let user = messages
-        .iter()
-        .rev()
-        .find(|message| message["role"] == "user");
-    let has = |message: Option<&Value>, wanted: &Option<String>| match wanted {
-        None => true,
-        Some(wanted) => message.is_some_and(|message| said(message).contains(wanted)),
-    };
-    let body_holds = when
-        .body
-        .as_ref()
-        .is_none_or(|wanted| String::from_utf8_lossy(body).contains(wanted));
-    has(user, &when.user) && has(messages.last(), &when.last) && body_holds
-}
-
-fn said(message: &Value) -> String {
-    match &message["content"] {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts
-            .iter()
-            .filter_map(|part| part["text"].as_str())
-            .collect(),
-        _ => String::new(),
-    }
-}
-
-/// Repeats the last message.
-fn echo(json: &Value) -> Reply {
-    let last = json["messages"].as_array().and_then(|list| list.last());
-    Reply::text(format!("echo: {}", last.map(said).unwrap_or_default()))
-}
-
-/// Four bytes are one token.
-fn estimate(body: &[u8], steps: &[Step]) -> Tokens {
-    let output: usize = steps
-        .iter()
-        .map(|step| match step {
-            Step::Text(text) | Step::Reasoning(text) => text.len(),
-            Step::ToolCall { arguments, .. } => arguments.to_string().len(),
-            Step::ToolArgs { delta, .. } => delta.len(),
-            _ => 0,
-        })
-        .sum();
-    Tokens {
-        input: body.len().div_ceil(4) as u64,
-        output: output.div_ceil(4) as u64,
-        cached: 0,
-        reasoning: 0,
-    }
 }

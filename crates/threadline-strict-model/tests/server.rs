@@ -5,7 +5,7 @@ mod server {
     use std::{net::SocketAddr, process::Stdio};
 
     use serde_json::{Value, json};
-    use threadline_strict_model::{Reply, Step, StrictModel};
+    use threadline_strict_model::{Dialect, Reply, Step, StrictModel};
     use tokio::{
         io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
         net::TcpStream,
@@ -17,7 +17,8 @@ mod server {
         let mut socket = TcpStream::connect(to).await.unwrap();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+             content-type: application/json\r\nanthropic-version: 2023-06-01\r\n\
+             content-length: {}\r\n\r\n",
             body.len()
         );
         socket.write_all(head.as_bytes()).await.unwrap();
@@ -200,6 +201,76 @@ mod server {
         let (_, body) = reply.await.unwrap();
         assert!(body.contains("\"content\":\"b\"") && body.contains("[DONE]"));
         child.kill().await.unwrap();
+    }
+
+    /// The two other dialects: their route, a request, where the answer's text is.
+    fn others(said: &str, stream: bool) -> [(&'static str, Value, &'static str); 2] {
+        let messages = json!([{"role": "user", "content": said}]);
+        [
+            (
+                "/v1/responses",
+                json!({"model": "m", "store": false, "input": messages, "stream": stream}),
+                "/output/0/content/0/text",
+            ),
+            (
+                "/v1/messages",
+                json!({"model": "m", "max_tokens": 9, "messages": messages, "stream": stream}),
+                "/content/0/text",
+            ),
+        ]
+    }
+
+    #[tokio::test]
+    async fn one_script_answers_in_every_dialect() {
+        let model = StrictModel::start([Reply::default()
+            .and_reasoning("hm")
+            .step(Step::Redacted("x".into()))
+            .and_text("special words")
+            .and_call("a", "shell", json!({"x": 1}))
+            .when_user("magic")
+            .repeat()])
+        .await
+        .unwrap();
+        for (route, body, _) in others("magic", true) {
+            let (status, answer) = send(model.address(), "POST", route, &body.to_string()).await;
+            assert_eq!(status, 200, "{answer}");
+            let frames: Vec<Value> = answer
+                .lines()
+                .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
+                .collect();
+            let last = frames.last().unwrap()["type"].as_str().unwrap();
+            assert!(matches!(last, "response.completed" | "message_stop"));
+            for wanted in ["special ", "words", "hm", "shell"] {
+                assert!(answer.contains(wanted), "{answer}");
+            }
+        }
+        for (route, body, pointer) in others("plain", false) {
+            let (_, answer) = send(model.address(), "POST", route, &body.to_string()).await;
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer.pointer(pointer), Some(&json!("echo: plain")));
+        }
+        for (route, mut body, _) in others("x", false) {
+            body["nonsense"] = json!(1);
+            let (status, answer) = send(model.address(), "POST", route, &body.to_string()).await;
+            assert_eq!(status, 400);
+            assert!(answer.contains("nonsense") && answer.contains("invalid_request_error"));
+        }
+        assert_eq!(model.violations().len(), 2);
+        let dialects: Vec<_> = model.requests().iter().map(|r| r.dialect).collect();
+        assert_eq!(dialects[..2], [Dialect::Responses, Dialect::Anthropic]);
+    }
+
+    #[tokio::test]
+    async fn errors_have_the_dialects_shape() {
+        for (route, body, _) in others("x", true) {
+            let reply = Reply::status(529).code("overloaded_error").message("busy");
+            let model = StrictModel::start([reply]).await.unwrap();
+            let (status, answer) = send(model.address(), "POST", route, &body.to_string()).await;
+            assert_eq!(status, 529);
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer["error"]["message"], "busy");
+            assert_eq!(answer["type"] == "error", route == "/v1/messages");
+        }
     }
 
     #[tokio::test]

@@ -6,39 +6,24 @@
 
 use serde_json::Value;
 use threadline_session::payload::{
-    AssistantPart, ChunkKind, ChunkPart, StopReason, Usage, replace_lone_surrogates,
+    ChunkKind, ChunkPart, StopReason, Usage, replace_lone_surrogates,
 };
 
 use crate::{
-    Completion, ModelError, classify,
+    Completion, ModelError,
+    assemble::{self, Assembly, Call, Part, word},
+    classify,
     http::{Decode, Progress},
-    limits,
 };
 
 /// An answer in the making.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Answer {
     model: String,
-    parts: Vec<Part>,
+    parts: Assembly,
     finish: Option<StopReason>,
     usage: Option<Usage>,
     done: bool,
-}
-
-#[derive(Debug)]
-enum Part {
-    Text(String),
-    Reasoning(String),
-    Call(Call),
-}
-
-#[derive(Debug)]
-struct Call {
-    /// The provider's index, when it gives one.
-    index: Option<u64>,
-    id: String,
-    name: String,
-    arguments: String,
 }
 
 impl Answer {
@@ -46,7 +31,7 @@ impl Answer {
     pub(crate) fn new(model: String) -> Self {
         Self {
             model,
-            parts: Vec::new(),
+            parts: Assembly::default(),
             finish: None,
             usage: None,
             done: false,
@@ -78,34 +63,14 @@ impl Answer {
         Ok(())
     }
 
+    /// All text is one part, and all reasoning is one.
     fn say(&mut self, kind: ChunkKind, delta: String, out: &mut Vec<ChunkPart>) {
-        if delta.is_empty() {
-            return;
-        }
-        let found = self
-            .parts
-            .iter_mut()
-            .enumerate()
-            .find_map(|(at, part)| match (part, kind) {
-                (Part::Text(text), ChunkKind::Text)
-                | (Part::Reasoning(text), ChunkKind::Reasoning) => Some((at, text)),
-                _ => None,
-            });
-        let at = match found {
-            Some((at, text)) => {
-                text.push_str(&delta);
-                at
-            }
-            None => {
-                let text = delta.clone();
-                self.parts.push(match kind {
-                    ChunkKind::Reasoning => Part::Reasoning(text),
-                    ChunkKind::Text | ChunkKind::ToolArgs => Part::Text(text),
-                });
-                self.parts.len() - 1
-            }
-        };
-        out.push(chunk(at, kind, delta));
+        let at = self.parts.parts.iter().position(|part| match part {
+            Part::Text(_) => kind == ChunkKind::Text,
+            Part::Reasoning(_) => kind == ChunkKind::Reasoning,
+            Part::Call(_) => false,
+        });
+        self.parts.say(at, kind, delta, out);
     }
 
     fn call(&mut self, call: &Value, out: &mut Vec<ChunkPart>) -> Result<(), ModelError> {
@@ -115,9 +80,12 @@ impl Answer {
         let index = call.get("index").and_then(Value::as_u64);
         let at = match self.place(index, id, name) {
             Some(at) => at,
-            None => self.open(index)?,
+            None => self.parts.open(Call {
+                index,
+                ..Call::default()
+            })?,
         };
-        let Some(Part::Call(open)) = self.parts.get_mut(at) else {
+        let Some(open) = self.parts.call(at) else {
             return Ok(());
         };
         if open.id.is_empty() {
@@ -131,10 +99,7 @@ impl Answer {
             Some(object @ Value::Object(_)) => object.to_string(),
             _ => return Ok(()),
         };
-        if !delta.is_empty() {
-            open.arguments.push_str(&delta);
-            out.push(chunk(at, ChunkKind::ToolArgs, delta));
-        }
+        self.parts.say(Some(at), ChunkKind::ToolArgs, delta, out);
         Ok(())
     }
 
@@ -142,6 +107,7 @@ impl Answer {
     fn place(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let calls = || {
             self.parts
+                .parts
                 .iter()
                 .enumerate()
                 .filter_map(|(at, part)| match part {
@@ -173,23 +139,6 @@ impl Answer {
         }
     }
 
-    fn open(&mut self, index: Option<u64>) -> Result<usize, ModelError> {
-        let calls = |part: &&Part| matches!(part, Part::Call(_));
-        if self.parts.iter().filter(calls).count() >= limits::MAX_TOOL_CALLS {
-            return Err(ModelError::TooLarge {
-                what: "tool calls in one answer",
-                limit: limits::MAX_TOOL_CALLS as u64,
-            });
-        }
-        self.parts.push(Part::Call(Call {
-            index,
-            id: String::new(),
-            name: String::new(),
-            arguments: String::new(),
-        }));
-        Ok(self.parts.len() - 1)
-    }
-
     fn progress(&self) -> Progress {
         match (self.done, self.finish) {
             (true, _) => Progress::Complete,
@@ -209,16 +158,7 @@ impl Decode for Answer {
         if data.is_empty() {
             return Ok(self.progress());
         }
-        let frame: Value = serde_json::from_str(&replace_lone_surrogates(data)).map_err(|e| {
-            ModelError::Malformed {
-                reason: format!("a frame is not JSON: {e}"),
-            }
-        })?;
-        if !frame.is_object() {
-            return Err(ModelError::Malformed {
-                reason: "a frame is not a JSON object".into(),
-            });
-        }
+        let frame: Value = assemble::frame(&replace_lone_surrogates(data))?;
         if frame.get("error").is_some_and(|error| !error.is_null()) {
             return Err(classify::stream_error(&frame));
         }
@@ -248,27 +188,10 @@ impl Decode for Answer {
         if !self.done && self.finish.is_none() {
             return Err(ModelError::CutStream);
         }
-        let mut ids: Vec<String> = Vec::new();
-        let mut content = Vec::with_capacity(self.parts.len());
-        for part in std::mem::take(&mut self.parts) {
-            content.push(match part {
-                Part::Text(text) => AssistantPart::Text { text },
-                Part::Reasoning(text) => AssistantPart::Reasoning { text },
-                Part::Call(call) => {
-                    let number = ids.len();
-                    let call = finished_call(call, number, &ids)?;
-                    ids.push(call.0.clone());
-                    AssistantPart::ToolCall {
-                        call_id: call.0,
-                        name: call.1,
-                        arguments: call.2,
-                    }
-                }
-            });
-        }
+        let (content, calls) = self.parts.finish()?;
         let stop_reason = match self.finish.unwrap_or(StopReason::Stop) {
             // Some servers say `stop` for an answer that calls tools.
-            StopReason::Stop if !ids.is_empty() => StopReason::ToolCalls,
+            StopReason::Stop if calls > 0 => StopReason::ToolCalls,
             reason => reason,
         };
         Ok(Completion {
@@ -279,42 +202,6 @@ impl Decode for Answer {
             model: std::mem::take(&mut self.model),
         })
     }
-}
-
-/// Returns the call's id, unique in its message, its name and its arguments.
-fn finished_call(
-    call: Call,
-    number: usize,
-    taken: &[String],
-) -> Result<(String, String, String), ModelError> {
-    if call.name.is_empty() {
-        return Err(ModelError::Malformed {
-            reason: format!("tool call {number} has no name"),
-        });
-    }
-    let mut id = call.id;
-    let mut suffix = number;
-    while id.is_empty() || taken.contains(&id) {
-        id = format!("call_{suffix}");
-        suffix += 1;
-    }
-    let arguments = match call.arguments.trim() {
-        "" => "{}".to_owned(),
-        _ => replace_lone_surrogates(&call.arguments).into_owned(),
-    };
-    Ok((id, call.name, arguments))
-}
-
-fn chunk(at: usize, kind: ChunkKind, delta: String) -> ChunkPart {
-    ChunkPart {
-        index: u32::try_from(at).unwrap_or(u32::MAX),
-        kind,
-        delta,
-    }
-}
-
-fn word(value: Option<&Value>) -> &str {
-    value.and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the text of a delta: a string, or a list of parts that hold one.

@@ -3,21 +3,31 @@
 //! Every message depends only on the items before it, so a longer history begins with the bytes of
 //! the shorter one. Keys are sorted, whatever map the build's `serde_json` uses.
 
-use std::{borrow::Cow, collections::VecDeque};
-
 use serde_json::{Map, Value, json};
 use threadline_session::{
     HistoryItem, Request,
     payload::{AssistantPart, ContentPart, ToolDefinition, replace_lone_surrogates},
 };
 
-use crate::limits;
+use crate::{
+    Images, limits,
+    reject::Places,
+    render::{Body, Ids, Piece, clean, pieces, place, tool_name},
+};
 
 /// Returns the body.
-pub(crate) fn body(request: &Request) -> Value {
+pub(crate) fn body(request: &Request, images: &Images) -> Body {
+    let mut messages = Messages {
+        images,
+        ids: Ids::new(fits, false),
+        out: Vec::with_capacity(request.items.len() + 1),
+        shown: Vec::new(),
+        places: Places::default(),
+    };
+    messages.all(request);
     let mut body = Map::new();
     body.insert("model".into(), json!(clean(&request.model)));
-    body.insert("messages".into(), messages(request));
+    body.insert("messages".into(), Value::Array(messages.out));
     body.insert("stream".into(), json!(true));
     body.insert("stream_options".into(), json!({ "include_usage": true }));
     if let Some(temperature) = request.temperature.filter(|t| t.is_finite()) {
@@ -29,7 +39,10 @@ pub(crate) fn body(request: &Request) -> Value {
     }
     let mut body = Value::Object(body);
     body.sort_all_objects();
-    body
+    Body {
+        json: body.to_string(),
+        places: messages.places,
+    }
 }
 
 fn tool(tool: &ToolDefinition) -> Value {
@@ -43,148 +56,150 @@ fn tool(tool: &ToolDefinition) -> Value {
     })
 }
 
-fn messages(request: &Request) -> Value {
-    let mut out = Vec::with_capacity(request.items.len() + 1);
-    if !request.system.is_empty() {
-        out.push(json!({ "role": "system", "content": clean(&request.system) }));
-    }
-    // Calls of the last assistant message that wait for their result, as (logged id, sent id).
-    let mut open: VecDeque<(&str, String)> = VecDeque::new();
-    for item in &request.items {
-        match item {
-            HistoryItem::User { content } => {
-                out.push(json!({ "role": "user", "content": text(content, "[empty message]") }));
-            }
-            HistoryItem::Assistant { content, .. } => {
-                open.clear();
-                out.push(assistant(content, &mut open));
-            }
-            HistoryItem::Tool {
-                call_id, content, ..
-            } => {
-                let id = match open.front() {
-                    Some((logged, _)) if logged == call_id => {
-                        open.pop_front().map(|(_, sent)| sent)
-                    }
-                    _ => None,
-                };
-                let id = id.unwrap_or_else(|| short_id(call_id));
-                let content = text(content, "[no output]");
-                out.push(json!({ "role": "tool", "tool_call_id": id, "content": content }));
-            }
-        }
-    }
-    Value::Array(out)
+/// Ids that other providers issued can be longer than this one accepts.
+fn fits(id: &str) -> bool {
+    let short = !id.is_empty() && id.chars().count() <= limits::MAX_CALL_ID_CHARS;
+    short && !id.chars().any(char::is_control)
 }
 
-fn assistant<'a>(parts: &'a [AssistantPart], open: &mut VecDeque<(&'a str, String)>) -> Value {
-    let mut said = String::new();
-    let mut calls = Vec::new();
-    for part in parts {
-        match part {
-            AssistantPart::Text { text } => said.push_str(&clean(text)),
-            // Servers refuse, or bill, reasoning that is sent back.
-            AssistantPart::Reasoning { .. } | AssistantPart::Unknown => {}
-            AssistantPart::ToolCall {
-                call_id,
-                name,
-                arguments,
-            } => {
-                let id = unique_id(short_id(call_id), open);
-                open.push_back((call_id, id.clone()));
-                calls.push(json!({
-                    "id": id,
+struct Messages<'a> {
+    images: &'a Images,
+    ids: Ids<'a>,
+    out: Vec<Value>,
+    /// Images of the tool results so far; they are shown when the last result is there, because a
+    /// tool message holds text only.
+    shown: Vec<(Value, usize, Option<usize>)>,
+    places: Places,
+}
+
+impl<'a> Messages<'a> {
+    fn all(&mut self, request: &'a Request) {
+        if !request.system.is_empty() {
+            let system = clean(&request.system);
+            self.out
+                .push(json!({ "role": "system", "content": system }));
+        }
+        for (at, item) in request.items.iter().enumerate() {
+            if !matches!(item, HistoryItem::Tool { .. }) {
+                self.show();
+            }
+            match item {
+                HistoryItem::User { content } => self.user(at, content),
+                HistoryItem::Assistant { content, .. } => self.assistant(at, content),
+                HistoryItem::Tool {
+                    call_id, content, ..
+                } => self.result(at, call_id, content),
+            }
+        }
+        self.show();
+    }
+
+    fn push(&mut self, item: usize, message: Value) {
+        self.places.0.push(place(&[self.out.len()], item, None));
+        self.out.push(message);
+    }
+
+    fn user(&mut self, item: usize, content: &[ContentPart]) {
+        let pieces = pieces(content, self.images, "[empty message]");
+        let content = if pieces.iter().any(|(_, p)| matches!(p, Piece::Image { .. })) {
+            let message = self.out.len();
+            let mut parts = Vec::with_capacity(pieces.len());
+            for (part, piece) in pieces {
+                let path = [message, parts.len()];
+                self.places.0.push(place(&path, item, part));
+                parts.push(match piece {
+                    Piece::Text(text) => json!({ "type": "text", "text": text }),
+                    Piece::Image { media_type, base64 } => image(media_type, &base64),
+                });
+            }
+            Value::Array(parts)
+        } else {
+            // The plain form, which every compatible server reads.
+            joined(pieces).into()
+        };
+        self.push(item, json!({ "role": "user", "content": content }));
+    }
+
+    fn result(&mut self, item: usize, call_id: &str, content: &[ContentPart]) {
+        let id = self.ids.result(call_id);
+        let id = id.unwrap_or_else(|| self.ids.fitting(call_id));
+        let mut texts = Vec::new();
+        for (part, piece) in pieces(content, self.images, "[no output]") {
+            texts.push(match piece {
+                Piece::Text(text) => (part, Piece::Text(text)),
+                Piece::Image { media_type, base64 } => {
+                    self.shown.push((image(media_type, &base64), item, part));
+                    let text = format!("[image {media_type}, shown after the results]");
+                    (part, Piece::Text(text))
+                }
+            });
+        }
+        let content = joined(texts);
+        let message = json!({ "role": "tool", "tool_call_id": id, "content": content });
+        self.push(item, message);
+    }
+
+    fn show(&mut self) {
+        if self.shown.is_empty() {
+            return;
+        }
+        let mut parts = vec![json!({ "type": "text", "text": "[images of the results above]" })];
+        for (image, item, part) in std::mem::take(&mut self.shown) {
+            let path = [self.out.len(), parts.len()];
+            self.places.0.push(place(&path, item, part));
+            parts.push(image);
+        }
+        self.out.push(json!({ "role": "user", "content": parts }));
+    }
+
+    fn assistant(&mut self, item: usize, parts: &'a [AssistantPart]) {
+        self.ids.message();
+        let mut said = String::new();
+        let mut calls = Vec::new();
+        for part in parts {
+            match part {
+                AssistantPart::Text { text } => said.push_str(&clean(text)),
+                // Servers refuse, or bill, reasoning that is sent back.
+                AssistantPart::Reasoning { .. } | AssistantPart::Unknown => {}
+                AssistantPart::ToolCall {
+                    call_id,
+                    name,
+                    arguments,
+                } => calls.push(json!({
+                    "id": self.ids.call(call_id),
                     "type": "function",
                     "function": {
                         "name": tool_name(name),
                         "arguments": replace_lone_surrogates(&clean(arguments)),
                     },
-                }));
+                })),
             }
         }
-    }
-    if calls.is_empty() {
-        let said = if said.is_empty() {
-            "[empty message]"
-        } else {
-            &said
+        let message = match (said.is_empty(), calls.is_empty()) {
+            (true, true) => json!({ "role": "assistant", "content": "[empty message]" }),
+            (false, true) => json!({ "role": "assistant", "content": said }),
+            // Some servers want the key even when there is no text.
+            (true, false) => json!({ "role": "assistant", "content": null, "tool_calls": calls }),
+            (false, false) => json!({ "role": "assistant", "content": said, "tool_calls": calls }),
         };
-        return json!({ "role": "assistant", "content": said });
+        self.push(item, message);
     }
-    // Some servers want the key even when there is no text.
-    let content = if said.is_empty() {
-        Value::Null
-    } else {
-        said.into()
-    };
-    json!({ "role": "assistant", "content": content, "tool_calls": calls })
 }
 
-fn text(parts: &[ContentPart], empty: &str) -> String {
-    let texts: Vec<Cow<'_, str>> = parts
-        .iter()
-        .map(|part| match part {
-            ContentPart::Text { text } => clean(text),
-            ContentPart::Image { media_type, .. } => {
-                format!("[image {}]", clean(media_type)).into()
-            }
-            ContentPart::Unknown => "[content of a kind this version cannot show]".into(),
+fn image(media_type: &str, base64: &str) -> Value {
+    let url = format!("data:{media_type};base64,{base64}");
+    json!({ "type": "image_url", "image_url": { "url": url } })
+}
+
+fn joined(pieces: Vec<(Option<usize>, Piece)>) -> String {
+    let texts: Vec<String> = pieces
+        .into_iter()
+        .filter_map(|(_, piece)| match piece {
+            Piece::Text(text) => Some(text),
+            Piece::Image { .. } => None,
         })
-        .filter(|text| !text.is_empty())
         .collect();
-    if texts.is_empty() {
-        return empty.to_owned();
-    }
     texts.join("\n")
-}
-
-/// Some servers refuse, or cut, text that holds a NUL.
-fn clean(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') {
-        text.replace('\0', "\u{fffd}").into()
-    } else {
-        text.into()
-    }
-}
-
-/// A model may have called a tool by a name that no request may hold; refusing it on every later
-/// request would end the session.
-fn tool_name(name: &str) -> String {
-    let name: String = name
-        .chars()
-        .take(limits::MAX_TOOL_NAME_CHARS)
-        .map(|c| match c {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => c,
-            _ => '_',
-        })
-        .collect();
-    if name.is_empty() {
-        "unnamed".into()
-    } else {
-        name
-    }
-}
-
-/// Ids that other providers issued can be longer than this one accepts.
-fn short_id(id: &str) -> String {
-    let fits = !id.is_empty() && id.chars().count() <= limits::MAX_CALL_ID_CHARS;
-    if fits && !id.chars().any(char::is_control) {
-        return id.to_owned();
-    }
-    let hash = blake3::hash(id.as_bytes()).to_hex();
-    format!("call_{}", &hash[..32])
-}
-
-fn unique_id(id: String, open: &VecDeque<(&str, String)>) -> String {
-    let taken = |id: &str| open.iter().any(|(_, sent)| sent == id);
-    if !taken(&id) {
-        return id;
-    }
-    let hash = |n: usize| blake3::hash(format!("{id} {n}").as_bytes()).to_hex();
-    (open.len()..)
-        .map(|n| format!("call_{}", &hash(n)[..32]))
-        .find(|id| !taken(id))
-        .unwrap_or(id)
 }
 
 #[cfg(test)]
@@ -192,6 +207,10 @@ mod tests {
     use threadline_session::payload::ToolDefinition;
 
     use super::*;
+
+    fn body(request: &Request) -> Value {
+        super::body(request, &Images::default()).value()
+    }
 
     fn request(items: Vec<HistoryItem>) -> Request {
         Request {

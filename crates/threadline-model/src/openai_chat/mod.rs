@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use threadline_session::Request;
 
-use crate::{ModelStream, Provider, http::Client};
+use crate::{Images, ModelStream, Provider, http::Client};
 
 /// The provider `openai-chat`.
 pub(crate) struct OpenAiChat {
@@ -29,12 +29,20 @@ impl Provider for OpenAiChat {
     }
 
     fn body(&self, request: &Request) -> Value {
-        dialect::body(request)
+        self.body_with(request, &Images::default())
+    }
+
+    fn body_with(&self, request: &Request, images: &Images) -> Value {
+        dialect::body(request, images).value()
     }
 
     fn stream(&self, request: Request) -> ModelStream {
-        let body = dialect::body(&request);
+        self.stream_with(request, &Images::default())
+    }
+
+    fn stream_with(&self, request: Request, images: &Images) -> ModelStream {
+        let body = dialect::body(&request, images);
         let decoder = decode::Answer::new(request.model);
-        self.client.stream("chat/completions", &body, decoder)
+        self.client.stream("chat/completions", body, decoder)
     }
 }

@@ -7,7 +7,13 @@ mod prefix;
 #[cfg(test)]
 mod raw;
 #[cfg(test)]
+mod rejected;
+#[cfg(test)]
 mod strict;
+#[cfg(test)]
+mod switch;
+#[cfg(test)]
+mod walk;
 
 #[cfg(test)]
 mod support {
@@ -15,7 +21,7 @@ mod support {
 
     use futures_util::StreamExt as _;
     use threadline_model::{
-        Completion, ModelError, ModelEvent, Provider, ProviderConfig, Secret, build,
+        Completion, ModelError, ModelEvent, ModelStream, Provider, ProviderConfig, Secret, build,
     };
     use threadline_session::{
         HistoryItem, Request,
@@ -24,9 +30,16 @@ mod support {
 
     pub(crate) const KEY: &str = "sk-hunter2-hunter2";
 
+    /// The providers that speak to a server.
+    pub(crate) const ONLINE: [&str; 3] = ["openai-chat", "openai-responses", "anthropic"];
+
     /// A configuration that never waits between attempts.
     pub(crate) fn config(base_url: &str) -> ProviderConfig {
-        let mut config = ProviderConfig::new("openai-chat");
+        config_of("openai-chat", base_url)
+    }
+
+    pub(crate) fn config_of(provider: &str, base_url: &str) -> ProviderConfig {
+        let mut config = ProviderConfig::new(provider);
         config.base_url = Some(base_url.to_owned());
         config.api_key = Some(Secret::new(KEY));
         config.backoff_base = Duration::ZERO;
@@ -37,6 +50,10 @@ mod support {
         build(config(base_url)).unwrap()
     }
 
+    pub(crate) fn provider_of(name: &str, base_url: &str) -> Arc<dyn Provider> {
+        build(config_of(name, base_url)).unwrap()
+    }
+
     pub(crate) fn user(text: &str) -> HistoryItem {
         HistoryItem::User {
             content: vec![ContentPart::text(text)],
@@ -44,8 +61,12 @@ mod support {
     }
 
     pub(crate) fn request(items: Vec<HistoryItem>) -> Request {
+        request_of("openai-chat", items)
+    }
+
+    pub(crate) fn request_of(provider: &str, items: Vec<HistoryItem>) -> Request {
         Request {
-            provider: "openai-chat".into(),
+            provider: provider.into(),
             model: "m".into(),
             system: "You help.".into(),
             tools: vec![ToolDefinition {
@@ -74,7 +95,10 @@ mod support {
 
     /// Runs a call to its end and checks the order of its events.
     pub(crate) async fn call(provider: &dyn Provider, request: Request) -> Outcome {
-        let mut stream = provider.stream(request);
+        drain(provider.stream(request)).await
+    }
+
+    pub(crate) async fn drain(mut stream: ModelStream) -> Outcome {
         let (mut retries, mut chunks, mut end) = (Vec::new(), Vec::new(), None);
         while let Some(event) = stream.next().await {
             assert!(end.is_none(), "an event after the last: {event:?}");

@@ -1,6 +1,9 @@
 use serde_json::json;
 
+use threadline_session::payload::AssistantPart;
+
 use super::*;
+use crate::limits;
 
 fn frame(delta: &Value) -> String {
     json!({ "model": "m-1", "choices": [{ "index": 0, "delta": delta }] }).to_string()
