@@ -25,6 +25,7 @@ pub mod types {
     pub const INBOX_DROPPED: &str = "inbox/dropped";
     pub const COMPACTION_SUMMARY: &str = "compaction/summary";
     pub const HISTORY_HEAD: &str = "history/head";
+    pub const ITEM_REJECTED: &str = "item/rejected";
     pub const MODEL_RETRY: &str = "model/retry";
     pub const MODEL_ERROR: &str = "model/error";
 }

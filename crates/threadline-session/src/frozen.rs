@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Facts, PendingApproval, Transcript,
     payload::{ApprovalAsked, TurnContext},
-    state::{OpenStep, OpenTurn, Queued},
+    state::{OpenStep, OpenTurn, Queued, Refused},
     surface::{Slot, Surface},
 };
 
 /// Changes with the shape of what is written here, or with what the reducer makes of an event.
-const REVISION: u32 = 1;
+const REVISION: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,6 +38,7 @@ struct Frozen {
     inbox: Vec<Queued>,
     undone: Vec<u64>,
     facts: Facts,
+    refused: Vec<Refused>,
     relied_on: BTreeSet<String>,
 }
 
@@ -75,6 +76,7 @@ impl Transcript {
             inbox: self.inbox.clone(),
             undone: self.undone.clone(),
             facts: self.facts.clone(),
+            refused: self.refused.clone(),
             relied_on: self.relied_on.clone(),
         };
         let mut surface = Surface::starting(self.surface.slots().to_vec(), self.next_seq);
@@ -129,6 +131,7 @@ impl Transcript {
             inbox: frozen.inbox,
             undone: frozen.undone,
             facts: frozen.facts,
+            refused: frozen.refused,
             registered: Some(registered),
             relied_on: frozen.relied_on,
             ..Self::default()

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     INTERRUPTED_MARK, Item, Transcript,
     payload::{AssistantPart, ContentPart, ModelRef, Opaque, ToolResult, replace_lone_surrogates},
+    state::Refused,
 };
 
 /// One item of the history as a dialect renders it.
@@ -53,7 +54,7 @@ pub struct NormaliseReport {
     pub orphan_results: u64,
     /// Parts replaced by a placeholder.
     pub placeholders: u64,
-    /// Opaque items that another provider or model had issued.
+    /// Opaque items that another provider or model had issued, or that it refused.
     pub foreign_opaque: u64,
     /// Assistant messages without text or calls.
     pub empty_messages: u64,
@@ -81,16 +82,20 @@ pub fn normalise(
 ) -> (Vec<HistoryItem>, NormaliseReport) {
     let mut report = NormaliseReport::default();
     let mut history = Vec::new();
+    let refused = transcript
+        .refused
+        .iter()
+        .find(|refused| refused.model == *target);
     let mut surface = transcript.surface().peekable();
-    while let Some((_, item)) = surface.next() {
+    while let Some((seq, item)) = surface.next() {
         match item {
             Item::System(_) => {}
             Item::User(message) => {
-                let content = parts(&message.content, "[empty message]", &mut report);
+                let content = parts(&message.content, "[empty message]", refused, &mut report);
                 history.push(HistoryItem::User { content });
             }
             Item::Summary(summary) => {
-                let content = parts(&summary.summary, "[empty summary]", &mut report);
+                let content = parts(&summary.summary, "[empty summary]", refused, &mut report);
                 history.push(HistoryItem::User { content });
             }
             Item::ToolResult(_) => report.orphan_results += 1,
@@ -116,6 +121,7 @@ pub fn normalise(
                     .opaque
                     .iter()
                     .filter(|o| o.issuer == *target)
+                    .filter(|_| refused.is_none_or(|refused| seq >= refused.opaque_before))
                     .cloned()
                     .collect();
                 report.foreign_opaque += (message.opaque.len() - opaque.len()) as u64;
@@ -126,7 +132,7 @@ pub fn normalise(
                         .position(|result| result.call_id == call.call_id);
                     let (content, is_error) = match found.map(|at| results.remove(at)) {
                         Some(result) => (
-                            parts(&result.content, "[no output]", &mut report),
+                            parts(&result.content, "[no output]", refused, &mut report),
                             result.is_error,
                         ),
                         None => {
@@ -149,12 +155,25 @@ pub fn normalise(
     (history, report)
 }
 
-fn parts(given: &[ContentPart], empty: &str, report: &mut NormaliseReport) -> Vec<ContentPart> {
+fn parts(
+    given: &[ContentPart],
+    empty: &str,
+    refused: Option<&Refused>,
+    report: &mut NormaliseReport,
+) -> Vec<ContentPart> {
     let mut out = Vec::with_capacity(given.len());
     for part in given {
         match part {
             // Providers refuse a text of white space as they refuse an empty one.
             ContentPart::Text { text } if text.trim().is_empty() => {}
+            ContentPart::Image { blob, .. }
+                if refused.is_some_and(|refused| refused.blobs.contains(blob)) =>
+            {
+                report.placeholders += 1;
+                out.push(ContentPart::text(
+                    "[an image that the provider refused is left out here]",
+                ));
+            }
             ContentPart::Text { .. } | ContentPart::Image { .. } => out.push(part.clone()),
             ContentPart::Unknown => {
                 report.placeholders += 1;

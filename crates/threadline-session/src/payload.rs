@@ -67,6 +67,24 @@ pub struct TurnStart {
     pub context: TurnContext,
 }
 
+/// A limit of a run or a session, besides steps and the length of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunLimit {
+    /// Time of the run.
+    Time,
+    /// Tokens of the run.
+    RunTokens,
+    /// Tokens of the session.
+    SessionTokens,
+    /// Cost of the run.
+    RunCost,
+    /// Cost of the session.
+    SessionCost,
+    /// The same call with the same outcome again and again.
+    RepeatedCalls,
+}
+
 /// Why a turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -88,6 +106,13 @@ pub enum EndReason {
     MaxSteps,
     /// The model reached its output limit.
     MaxTokens,
+    /// It, or its session, reached another limit.
+    Limit {
+        /// Which one.
+        limit: RunLimit,
+        /// One sentence for people.
+        message: String,
+    },
     /// The process ended first; written by recovery only.
     Interrupted,
 }
@@ -103,6 +128,7 @@ impl EndReason {
             Self::Error { .. } => "error",
             Self::MaxSteps => "max_steps",
             Self::MaxTokens => "max_tokens",
+            Self::Limit { .. } => "limit",
             Self::Interrupted => "interrupted",
         }
     }
@@ -650,6 +676,32 @@ pub struct HistoryHead {
     pub seq: u64,
     /// Which way.
     pub reason: HeadReason,
+}
+
+/// What a provider refused of the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RejectedPart {
+    /// Images, by their blobs.
+    Images,
+    /// What it had issued itself: encrypted reasoning, signatures.
+    Opaque,
+}
+
+/// `item/rejected`: from here on the model is sent a placeholder for the images, and nothing of
+/// the opaque items logged before. Other models still get both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ItemRejected {
+    /// Who refused it.
+    pub model: ModelRef,
+    /// What.
+    pub part: RejectedPart,
+    /// The refused images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blobs: Vec<String>,
+    /// What the provider said.
+    pub message: String,
 }
 
 /// `model/retry` and `model/error`

@@ -1,6 +1,6 @@
 //! What the state of a session is told in.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,8 @@ use crate::{
     RunId,
     payload::{
         self, ApprovalAsked, AssistantMessage, ChunkKind, CompactionSummary, ContentPart,
-        EndReason, PayloadError, RequestMark, SystemPrompt, ToolResult, Usage, UserMessage,
+        EndReason, ModelRef, PayloadError, RequestMark, SystemPrompt, ToolResult, Usage,
+        UserMessage,
     },
     surface::CallPlace,
 };
@@ -144,6 +145,16 @@ pub struct OpenStep {
     pub request: RequestMark,
     pub(crate) parts: Vec<(u32, ChunkKind, String)>,
     pub(crate) message_logged: bool,
+}
+
+/// What a model is not sent any more because its provider refused it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    pub(crate) model: ModelRef,
+    /// Images, by their blobs.
+    pub(crate) blobs: BTreeSet<String>,
+    /// Opaque items logged before this event.
+    pub(crate) opaque_before: u64,
 }
 
 /// A call without a result.

@@ -11,11 +11,12 @@ use crate::{
     limits::FIRST_PROMPT_CHARS,
     payload::{
         self, ApprovalAsked, AssistantMessage, AssistantPart, ChunkKind, EndReason, HeadReason,
-        ModelRef, SystemPrompt, ToolResult, TurnContext, UserMessage, UserSource, plain_text,
+        ModelRef, RejectedPart, SystemPrompt, ToolResult, TurnContext, UserMessage, UserSource,
+        plain_text,
     },
     state::{
         ApplyError, CallKey, Change, Facts, Item, OpenCall, OpenStep, OpenTurn, PendingApproval,
-        Queued, Status,
+        Queued, Refused, Status,
     },
     surface::{Place, Slot, SlotKind, Surface},
 };
@@ -59,6 +60,8 @@ pub struct Transcript {
     /// Where the history was before each rewind that nothing was built upon.
     pub(crate) undone: Vec<u64>,
     pub(crate) facts: Facts,
+    /// One for each model that ever refused something.
+    pub(crate) refused: Vec<Refused>,
     pub(crate) registered: Option<Arc<BTreeSet<String>>>,
     /// Registered types that the log holds and that may not be passed over without registration.
     pub(crate) relied_on: BTreeSet<String>,
@@ -582,6 +585,7 @@ impl Transcript {
                 }
                 Change::Head(head)
             }
+            Payload::ItemRejected(rejected) => self.rejected(seq, rejected),
             Payload::ModelRetry(trouble) => Change::Trouble(crate::types::MODEL_RETRY, trouble),
             Payload::ModelError(trouble) => Change::Trouble(crate::types::MODEL_ERROR, trouble),
             Payload::Other { kind, ignorable } => {
@@ -591,6 +595,32 @@ impl Transcript {
                 Change::Nothing
             }
         }
+    }
+
+    fn rejected(&mut self, seq: u64, rejected: payload::ItemRejected) -> Change {
+        let model = &rejected.model;
+        let at = self.refused.iter().position(|known| known.model == *model);
+        let at = at.unwrap_or_else(|| {
+            self.refused.push(Refused {
+                model: model.clone(),
+                blobs: BTreeSet::new(),
+                opaque_before: 0,
+            });
+            self.refused.len() - 1
+        });
+        if let Some(refused) = self.refused.get_mut(at) {
+            match rejected.part {
+                RejectedPart::Images => refused.blobs.extend(rejected.blobs),
+                RejectedPart::Opaque => refused.opaque_before = seq,
+            }
+        }
+        let trouble = payload::ModelTrouble {
+            attempt: 1,
+            status: None,
+            message: rejected.message,
+            delay_ms: None,
+        };
+        Change::Trouble(crate::types::ITEM_REJECTED, trouble)
     }
 
     fn hold(&mut self, seq: u64, item: &Item) {

@@ -113,6 +113,8 @@ vocabulary! {
     CompactionSummary(CompactionSummary) = types::COMPACTION_SUMMARY, false;
     /// The history moves to an earlier or later point.
     HistoryHead(HistoryHead) = types::HISTORY_HEAD, false;
+    /// A provider refused part of the history, which it is not sent any more.
+    ItemRejected(ItemRejected) = types::ITEM_REJECTED, false;
     /// A model call failed and is tried again.
     ModelRetry(ModelTrouble) = types::MODEL_RETRY, true;
     /// A model call failed for good.

@@ -75,6 +75,7 @@ export type TurnReasonKind =
   | "error"
   | "max_steps"
   | "max_tokens"
+  | "limit"
   | "interrupted";
 
 export interface TurnHead {

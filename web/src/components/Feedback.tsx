@@ -46,6 +46,7 @@ const statusText: Record<string, string> = {
   error: "Failed",
   max_steps: "Step limit reached",
   max_tokens: "Token limit reached",
+  limit: "Limit reached",
 };
 
 export function statusLabel(status: string): string {

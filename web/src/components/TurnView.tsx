@@ -98,6 +98,8 @@ function endText(kind: string, end: TurnViewProps["end"]): string | null {
       return "The turn reached its limit of steps. Continue to let it go on.";
     case "max_tokens":
       return "The model reached its limit of tokens. Continue to let it go on.";
+    case "limit":
+      return "The turn reached a limit. Continue to let it go on.";
     default:
       return `The turn ended: ${kind}.`;
   }

@@ -2,7 +2,10 @@
 
 use threadline_session::{
     HistoryItem, NormaliseReport, Payload, Request, Transcript, normalise,
-    payload::{ContentPart, EndReason, ModelRef, Opaque},
+    payload::{
+        AssistantMessage, ContentPart, EndReason, ItemRejected, ModelRef, Opaque, RejectedPart,
+        UserMessage, UserSource,
+    },
 };
 
 use crate::{
@@ -305,4 +308,71 @@ fn every_step_recorded_the_fingerprint_that_the_log_rebuilds() {
 #[test]
 fn there_is_no_request_before_the_first_turn() {
     assert!(Request::build(&Transcript::new()).is_err());
+}
+
+#[test]
+fn what_a_model_refused_is_sent_to_others_only() {
+    let image = |blob: &str| ContentPart::Image {
+        media_type: "image/png".into(),
+        blob: blob.into(),
+    };
+    let mut log = Log::new();
+    log.open_turn("look");
+    log.push(Payload::UserMessage(UserMessage {
+        content: vec![image("bad"), image("good")],
+        source: UserSource::User,
+    }));
+    let opaque = |data: &str| Opaque {
+        issuer: model(),
+        kind: "reasoning".into(),
+        data: data.into(),
+    };
+    log.push(Payload::AssistantMessage(AssistantMessage {
+        opaque: vec![opaque("old")],
+        ..message(1, 1, vec![says("seen")])
+    }));
+    let refuse = |part, blobs: Vec<String>| {
+        Payload::ItemRejected(ItemRejected {
+            model: model(),
+            part,
+            blobs,
+            message: "no".into(),
+        })
+    };
+    let before = items_json(&log.state);
+    log.push(refuse(RejectedPart::Images, vec!["bad".into()]));
+    log.push(refuse(RejectedPart::Opaque, Vec::new()));
+    log.push(Payload::AssistantMessage(AssistantMessage {
+        opaque: vec![opaque("new")],
+        ..message(1, 1, vec![says("again")])
+    }));
+    let (items, _) = normalise(&log.state, &model());
+    let HistoryItem::User { content } = &items[1] else {
+        panic!("{items:?}");
+    };
+    assert!(matches!(&content[0], ContentPart::Text { text } if text.contains("refused")));
+    assert_eq!(content[1], image("good"));
+    let kept: Vec<usize> = items
+        .iter()
+        .filter_map(|item| match item {
+            HistoryItem::Assistant { opaque, .. } => Some(opaque.len()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept, [0, 1]);
+    let other = ModelRef {
+        provider: "another".into(),
+        name: "m".into(),
+    };
+    let (items, _) = normalise(&log.state, &other);
+    let HistoryItem::User { content } = &items[1] else {
+        panic!("{items:?}");
+    };
+    assert_eq!(content[0], image("bad"));
+    // What had been sent before is still rebuilt as it was.
+    let log_before = Transcript::fold(&log.events[..log.events.len() - 3]).unwrap();
+    assert_eq!(items_json(&log_before), before);
+    // And a checkpoint knows it too.
+    let thawed = Transcript::thaw(&log.state.freeze(), Default::default()).unwrap();
+    assert_eq!(thawed.freeze(), log.state.freeze());
 }
