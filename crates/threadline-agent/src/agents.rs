@@ -18,7 +18,7 @@ use threadline_store::{
 use uuid::Uuid;
 
 use crate::{
-    ApprovalBoard, Run, StartError,
+    ApprovalBoard, CompactionOptions, Run, StartError,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
     tools::Toolbox,
 };
@@ -150,6 +150,8 @@ pub struct AgentsConfig {
     pub approval_timeout: Duration,
     /// Folders that tools must not touch, besides the store's own.
     pub denied: Vec<PathBuf>,
+    /// When the history is compacted.
+    pub compaction: CompactionOptions,
 }
 
 impl AgentsConfig {
@@ -164,6 +166,7 @@ impl AgentsConfig {
             approver: Approver::Board,
             approval_timeout: APPROVAL_TIMEOUT,
             denied: Vec::new(),
+            compaction: CompactionOptions::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Run, RunOutcome,
     agents::Core,
+    compact::{Compacted, Gauge, Why},
     error::{append_code, blob_code},
     limits::{CHUNK_BYTES, CHUNK_TIME},
     run::Failure,
@@ -50,14 +51,27 @@ impl From<AppendError> for Stop {
     }
 }
 
+/// What a turn is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// The model works on what a person says.
+    Work,
+    /// The history is compacted.
+    Compact,
+}
+
 pub(crate) struct Driver {
+    task: Task,
     pub(crate) core: Arc<Core>,
     pub(crate) run: Run,
     pub(crate) context: TurnContext,
     pub(crate) turn: u64,
+    pub(crate) gauge: Gauge,
+    pub(crate) usage: Usage,
     provider: Arc<dyn Provider>,
-    usage: Usage,
     answer: String,
+    /// Bytes of the newest request.
+    sent: u64,
     /// The step whose end is logged together with what comes next.
     open_step: Option<StepEnd>,
     last: Option<Appended>,
@@ -70,8 +84,11 @@ impl Driver {
         provider: Arc<dyn Provider>,
         context: TurnContext,
         turn: u64,
+        task: Task,
     ) -> Self {
         Self {
+            task,
+            gauge: Gauge::new(core.shared.config.compaction),
             core,
             run,
             context,
@@ -79,9 +96,14 @@ impl Driver {
             provider,
             usage: Usage::default(),
             answer: String::new(),
+            sent: 0,
             open_step: None,
             last: None,
         }
+    }
+
+    pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
+        &self.provider
     }
 
     pub(crate) fn cancel(&self) -> &CancellationToken {
@@ -137,13 +159,19 @@ impl Driver {
     }
 
     async fn steps(&mut self) -> Result<EndReason, Stop> {
+        if self.task == Task::Compact {
+            return self.only_compact().await;
+        }
         let most = self.context.max_steps.unwrap_or(u32::MAX);
         for _ in 0..most {
             if self.cancel().is_cancelled() {
                 return Err(Stop::End(EndReason::Cancelled));
             }
-            let (step, request) = self.begin_step().await?;
-            let completion = self.ask_model(step, request).await?;
+            self.make_room().await?;
+            let (step, completion) = self.model_step().await?;
+            if let Some(usage) = completion.usage {
+                self.gauge.learn(self.sent, usage);
+            }
             let message = self.message(step, completion);
             if let Some(usage) = &message.usage {
                 self.usage.add(usage);
@@ -165,6 +193,64 @@ impl Driver {
         Err(Stop::End(EndReason::MaxSteps))
     }
 
+    /// Asks the model for the next message. A request that the provider finds too long is sent once
+    /// more after a compaction, as a step of its own.
+    async fn model_step(&mut self) -> Result<(u64, Completion), Stop> {
+        let (step, request) = self.begin_step().await?;
+        let error = match self.ask_model(step, request).await? {
+            Ok(completion) => return Ok((step, completion)),
+            Err(error) => error,
+        };
+        if !matches!(error, ModelError::ContextLength { .. }) {
+            return Err(self.model_failed(&error).await);
+        }
+        self.log_trouble(&error).await?;
+        self.open_step = Some(StepEnd {
+            turn: self.turn,
+            step,
+            usage: None,
+        });
+        self.gauge
+            .refused(usize::try_from(self.sent).unwrap_or(usize::MAX));
+        self.end_step().await?;
+        self.compact(Why::Refused).await?;
+        let (step, request) = self.begin_step().await?;
+        match self.ask_model(step, request).await? {
+            Ok(completion) => Ok((step, completion)),
+            Err(error) => Err(self.model_failed(&error).await),
+        }
+    }
+
+    async fn end_step(&mut self) -> Result<(), AppendError> {
+        match self.open_step.take() {
+            Some(end) => self
+                .record(vec![Payload::StepEnd(end)], false)
+                .await
+                .map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// A turn that a person asked for to make the history shorter.
+    async fn only_compact(&mut self) -> Result<EndReason, Stop> {
+        self.answer = match self.compact(Why::Asked).await? {
+            Compacted::Done { before, after } => format!(
+                "The older part of the conversation was replaced by a summary: about {before} \
+                 tokens before, {after} after."
+            ),
+            Compacted::Nothing => {
+                "Nothing was replaced: a summary would not make the conversation shorter.".into()
+            }
+        };
+        let reason = EndReason::Completed;
+        let end = TurnEnd {
+            turn: self.turn,
+            reason: reason.clone(),
+        };
+        self.record(vec![Payload::TurnEnd(end)], true).await?;
+        Ok(reason)
+    }
+
     /// Logs the start of a step with the fingerprint of what it sends. The barrier behind it puts
     /// the prompt, or the results of the step before, on disk before the model is called.
     async fn begin_step(&mut self) -> Result<(u64, Request), Stop> {
@@ -177,6 +263,7 @@ impl Driver {
             .await;
         let (step, request) = (built.0, built.1.map_err(|e| internal(e.to_string()))?.0);
         let print = request.fingerprint().map_err(|e| internal(e.to_string()))?;
+        self.sent = print.bytes;
         let mut payloads: Vec<Payload> = self
             .open_step
             .take()
@@ -193,7 +280,12 @@ impl Driver {
     }
 
     /// Streams the answer. What is logged is what streams: pieces are gathered for a moment only.
-    async fn ask_model(&mut self, step: u64, request: Request) -> Result<Completion, Stop> {
+    /// The inner error is the provider's.
+    async fn ask_model(
+        &mut self,
+        step: u64,
+        request: Request,
+    ) -> Result<Result<Completion, ModelError>, Stop> {
         let mut stream = self.provider.stream(request);
         let cancel = self.cancel().clone();
         let mut gathered = Gathered::default();
@@ -223,15 +315,15 @@ impl Driver {
                 }
                 Some(Ok(ModelEvent::Done(completion))) => {
                     self.log_chunk(step, &mut gathered).await?;
-                    return Ok(completion);
+                    return Ok(Ok(completion));
                 }
                 Some(Err(error)) => {
                     self.log_chunk(step, &mut gathered).await?;
-                    return Err(self.model_failed(&error).await);
+                    return Ok(Err(error));
                 }
                 None => {
                     self.log_chunk(step, &mut gathered).await?;
-                    return Err(self.model_failed(&ModelError::CutStream).await);
+                    return Ok(Err(ModelError::CutStream));
                 }
             }
         }
@@ -252,19 +344,25 @@ impl Driver {
             .map(drop)
     }
 
-    async fn model_failed(&mut self, error: &ModelError) -> Stop {
-        let mut message = error.to_string();
-        if let Some(hint) = error.hint() {
-            message = format!("{message}; {hint}");
-        }
+    async fn log_trouble(&mut self, error: &ModelError) -> Result<(), AppendError> {
         let trouble = ModelTrouble {
             attempt: 1,
             status: error.status(),
             message: error.to_string(),
             delay_ms: None,
         };
-        match self.record(vec![Payload::ModelError(trouble)], false).await {
-            Ok(_) => Stop::End(EndReason::Error {
+        self.record(vec![Payload::ModelError(trouble)], false)
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn model_failed(&mut self, error: &ModelError) -> Stop {
+        let mut message = error.to_string();
+        if let Some(hint) = error.hint() {
+            message = format!("{message}; {hint}");
+        }
+        match self.log_trouble(error).await {
+            Ok(()) => Stop::End(EndReason::Error {
                 code: error.code().into(),
                 message,
             }),

@@ -8,6 +8,7 @@
 mod agents;
 mod approvals;
 mod calls;
+mod compact;
 mod driver;
 mod error;
 pub mod limits;
@@ -23,6 +24,7 @@ pub use agents::{
     new_run_id,
 };
 pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
+pub use compact::CompactionOptions;
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
 pub use run::{Failure, Run, RunEvent, RunOutcome, RunStream};
-pub use start::{RunInput, RunPolicy, Started};
+pub use start::{COMPACT_COMMAND, RunInput, RunPolicy, Started};

@@ -17,6 +17,11 @@ pub const PATH_BYTES: usize = 4096;
 /// Most symbolic links followed while one path is resolved.
 pub const SYMLINKS: usize = 40;
 
+/// Most steps of the list that `todo` keeps.
+pub const TODO_STEPS: usize = 50;
+/// Most bytes of one step of that list.
+pub const TODO_STEP_BYTES: usize = 500;
+
 /// Most lines that `read` shows at once, and its default.
 pub const READ_LINES: u64 = 2_000;
 /// Bytes at the start of a file that are looked at to tell text from binary.
@@ -75,3 +80,19 @@ pub const OUTPUT_TIME: Duration = Duration::from_millis(100);
 pub const OUTPUT_LOG_BYTES: usize = 32 * 1024;
 /// Read-only calls of one step that run at the same time.
 pub const PARALLEL_CALLS: usize = 8;
+
+/// Tokens that a model takes at once when nothing else is configured.
+pub const CONTEXT_TOKENS: u64 = 128_000;
+/// Tokens per byte of a request until a provider has counted one.
+pub const TOKENS_PER_BYTE: f64 = 0.28;
+/// Share of the limit from which on a request is taken for too long: the answer needs room.
+pub const COMPACT_AT: f64 = 0.8;
+/// Shares of the limit that the newest part of the history may keep, one try after the other, and
+/// whether its newest item stays whatever its size.
+pub const COMPACT_TAILS: [(f64, bool); 3] = [(0.3, true), (0.12, true), (0.0, false)];
+/// Share of the limit that a summary may take.
+pub const SUMMARY_SHARE: f64 = 0.1;
+/// Share of the limit that one request for a summary shows of the history.
+pub const SUMMARY_PIECE: f64 = 0.5;
+/// Times that a summary is asked for, with smaller pieces each time.
+pub const SUMMARY_TRIES: u32 = 3;

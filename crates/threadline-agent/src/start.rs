@@ -17,10 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Agent, Agents, CreateOptions, ResumeOptions, Run, StartError,
     agents::{Core, new_run_id},
-    driver::Driver,
+    driver::{Driver, Task},
     prompt,
     run::RunParts,
 };
+
+/// As the whole task, makes the history shorter instead of asking the model for anything else.
+pub const COMPACT_COMMAND: &str = "/compact";
 
 /// What a run is asked to do. What is `None` comes from the session, or else from the defaults.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -184,7 +187,7 @@ impl Agent {
         let (turn, run_id) = (start.turn, start.run_id.clone());
         let count = payloads.len() as u64;
         let options = AppendOptions {
-            key: input.idempotency_key,
+            key: input.idempotency_key.clone(),
             barrier: false,
         };
         let appended = core.writer.record(payloads, options).await?;
@@ -209,7 +212,12 @@ impl Agent {
             store: core.shared.store.clone(),
         });
         core.shared.note_run(&run);
-        let driver = Driver::new(core.clone(), run.clone(), provider, context, turn);
+        let task = if is_compact(&input.task) {
+            Task::Compact
+        } else {
+            Task::Work
+        };
+        let driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
         tokio::spawn(driver.drive(outcome));
         Ok(Started::New(run))
     }
@@ -262,7 +270,9 @@ impl Core {
         {
             payloads.push(user(prompt::environment(cwd), UserSource::Context));
         }
-        payloads.push(user(task_text(input), UserSource::User));
+        if !is_compact(&input.task) {
+            payloads.push(user(task_text(input), UserSource::User));
+        }
         Ok((context, payloads))
     }
 
@@ -324,6 +334,11 @@ impl Core {
             reason,
         }))
     }
+}
+
+/// Whether a task is the command to make the history shorter.
+fn is_compact(task: &str) -> bool {
+    task.trim() == COMPACT_COMMAND
 }
 
 fn user(text: String, source: UserSource) -> Payload {

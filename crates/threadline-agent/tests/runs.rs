@@ -13,6 +13,8 @@ mod support;
 
 #[path = "runs/approvals.rs"]
 mod approvals;
+#[path = "runs/compaction.rs"]
+mod compaction;
 #[path = "runs/ends.rs"]
 mod ends;
 #[path = "runs/outputs.rs"]
