@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     RunId,
     payload::{
-        self, ApprovalAsked, AssistantMessage, ChunkKind, CompactionSummary, ContentPart,
+        self, ApprovalAsked, AssistantMessage, ChunkKind, CompactionSummary, ContentPart, Delivery,
         EndReason, ModelRef, PayloadError, RequestMark, SystemPrompt, ToolResult, Usage,
         UserMessage,
     },
@@ -191,6 +191,8 @@ pub struct Queued {
     pub message_id: String,
     /// What it says.
     pub content: Vec<ContentPart>,
+    /// When it is delivered.
+    pub delivery: Delivery,
 }
 
 /// How a session stands, as far as its log tells.

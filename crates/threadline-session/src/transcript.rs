@@ -554,10 +554,7 @@ impl Transcript {
             }
             Payload::ApprovalDecided(decided) => self.decided(decided),
             Payload::InboxQueued(queued) => {
-                self.inbox.push(Queued {
-                    message_id: queued.message_id,
-                    content: queued.content,
-                });
+                self.queued(queued);
                 Change::Inbox
             }
             Payload::InboxTaken(mark) | Payload::InboxDropped(mark) => {
@@ -621,6 +618,23 @@ impl Transcript {
             delay_ms: None,
         };
         Change::Trouble(crate::types::ITEM_REJECTED, trouble)
+    }
+
+    fn queued(&mut self, queued: payload::InboxQueued) {
+        let payload::InboxQueued {
+            message_id,
+            content,
+            delivery,
+        } = queued;
+        let known = self.inbox.iter_mut().find(|q| q.message_id == message_id);
+        match known {
+            Some(waiting) => (waiting.content, waiting.delivery) = (content, delivery),
+            None => self.inbox.push(Queued {
+                message_id,
+                content,
+                delivery,
+            }),
+        }
     }
 
     fn hold(&mut self, seq: u64, item: &Item) {

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use threadline_session::{
     Event, HistoryItem, Patch, Payload,
     payload::{
-        AssistantPart, ChunkKind, ContentPart, Decision, EndReason, HeadReason, InboxMark,
-        InboxQueued, ModelRef, ModelTrouble, Opaque, StepEnd, StepStart, ToolResult, TurnStart,
+        AssistantPart, ChunkKind, ContentPart, Decision, Delivery, EndReason, HeadReason,
+        InboxMark, InboxQueued, ModelRef, ModelTrouble, Opaque, StepEnd, StepStart, ToolResult,
+        TurnStart,
     },
     types,
 };
@@ -209,6 +210,11 @@ fn wild(log: &mut Log, kind: u8, a: u8, b: u8) -> u64 {
         14 => Payload::InboxQueued(InboxQueued {
             message_id: pick(&IDS, a).into(),
             content: text(pick(&TEXTS, b)),
+            delivery: if b % 2 == 0 {
+                Delivery::AfterTurn
+            } else {
+                Delivery::NextStep
+            },
         }),
         15 => Payload::InboxTaken(InboxMark {
             message_id: pick(&IDS, a).into(),
