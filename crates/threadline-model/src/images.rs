@@ -44,6 +44,15 @@ impl Images {
         wanted
     }
 
+    /// Returns the media type of an image that providers can be shown, as its first bytes tell;
+    /// `None` for anything else, and for what is over the limit of [`MAX_IMAGE_BASE64_BYTES`].
+    ///
+    /// [`MAX_IMAGE_BASE64_BYTES`]: crate::limits::MAX_IMAGE_BASE64_BYTES
+    #[must_use]
+    pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
+        kind(bytes).filter(|_| fits(bytes))
+    }
+
     /// Adds an image.
     pub fn insert(&mut self, blob: impl Into<String>, bytes: impl Into<Bytes>) {
         self.bytes.insert(blob.into(), bytes.into());
@@ -60,7 +69,7 @@ impl Images {
                 "[image {media_type}, which models cannot be shown: PNG, JPEG, GIF and WebP can]"
             ));
         };
-        if bytes.len().div_ceil(3) * 4 > limits::MAX_IMAGE_BASE64_BYTES {
+        if !fits(bytes) {
             return Shown::Text(format!("[image {media_type}, too large to be shown]"));
         }
         Shown::Image {
@@ -77,6 +86,10 @@ pub(crate) enum Shown {
         media_type: &'static str,
         base64: String,
     },
+}
+
+fn fits(bytes: &[u8]) -> bool {
+    bytes.len().div_ceil(3) * 4 <= limits::MAX_IMAGE_BASE64_BYTES
 }
 
 /// Tells the four kinds that all providers accept by their first bytes.

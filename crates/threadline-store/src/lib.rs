@@ -46,7 +46,7 @@ pub use keep::{BlobError, GcError, GcReport};
 pub use list::{Archived, ListFilter, ListPage, search_text};
 pub use memory::MemoryBackend;
 pub use repair::{LOG_LOST, Lost, RepairError, RepairReport};
-pub use requests::{RebuiltRequest, Unequal};
+pub use requests::{OpenQuestions, RebuiltRequest, Unequal};
 pub use store::{Clock, Inspected, Loaded, RawPage, SessionStore, StoreOptions, SystemClock};
 pub use summary::{
     Durability, SessionStatus, SessionSummary, SummaryError, SummaryPatch, UserSummary,

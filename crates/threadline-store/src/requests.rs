@@ -2,10 +2,20 @@
 
 use serde::Serialize;
 use threadline_session::{
-    Payload, Request, RequestError, SessionId, Transcript, codec::Line, payload::StepStart, types,
+    Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionId, Transcript,
+    codec::Line, payload::StepStart, types,
 };
 
 use crate::{Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
+
+/// Questions to a person that a dead process has left open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenQuestions {
+    /// The run that asked.
+    pub run_id: RunId,
+    /// What it asked.
+    pub questions: Vec<PendingApproval>,
+}
 
 /// A step's request, rebuilt.
 #[derive(Debug, Clone)]
@@ -48,6 +58,33 @@ fn step_of(line: &Line) -> Option<StepStart> {
 }
 
 impl SessionStore {
+    /// Returns the messages that wait in a session's inbox, in order.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn inbox(&self, id: &SessionId) -> Result<Vec<Queued>, ReadError> {
+        let scan = self.restore(id, None, false).await?;
+        Ok(scan.state.inbox().to_vec())
+    }
+
+    /// Returns what a session's open turn asks a person, if nobody is writing it: the process that
+    /// asked has died. `None` without an open turn, or with a live writer.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn open_questions(&self, id: &SessionId) -> Result<Option<OpenQuestions>, ReadError> {
+        if self.stat(id).await?.writer.is_some() {
+            return Ok(None);
+        }
+        let scan = self.restore(id, None, false).await?;
+        let questions = scan.state.pending_approvals().to_vec();
+        let turn = scan.state.open_turn().filter(|_| !questions.is_empty());
+        Ok(turn.map(|turn| OpenQuestions {
+            run_id: turn.run_id.clone(),
+            questions,
+        }))
+    }
+
     /// Rebuilds the request of a step from the log alone.
     ///
     /// # Errors
