@@ -91,3 +91,38 @@ test("a question survives a reload", async ({ app }) => {
   await app.ended(1);
   await app.expectExactlyOnce(id);
 });
+
+test("a question outlives the server: it is offered again, answered in another browser, and runs once", async ({
+  other,
+  place,
+  strict,
+  strictApp: app,
+  strictServer: server,
+}) => {
+  const call = { id: "call_mark", name: "shell", arguments: { command: "echo ran >> count.txt" } };
+  await strict.script({ when: { user: "mark it" }, steps: [{ toolCall: call }] });
+  await app.send("mark it");
+  await expect(app.byId("approve")).toBeVisible();
+  const id = await app.sessionId();
+  await server.kill();
+  await server.restart();
+  await app.live(id);
+  await expect(app.card("call_mark")).toHaveAttribute("data-outcome", "not_started");
+  await expect(app.byId("offer")).toBeVisible();
+  await picture(app.page, "offered-again");
+  expect(existsSync(place.file("count.txt"))).toBe(false);
+
+  await strict.script(
+    { when: { user: "has now approved" }, steps: [{ toolCall: { ...call, id: "call_again" } }] },
+    { when: { last: "exit code 0" }, text: "Marked." },
+  );
+  const second = await other(server);
+  await second.openSession(id);
+  await second.byId("approve").click();
+  await app.ended(2);
+  await expect(app.turn(2)).toContainText("Marked.");
+  expect(readFileSync(place.file("count.txt"), "utf8")).toBe("ran\n");
+  await app.page.reload();
+  await app.live(id);
+  await expect(app.byId("offer")).toHaveCount(0);
+});

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,9 +21,9 @@ use threadline_store::{
 use uuid::Uuid;
 
 use crate::{
-    ApprovalBoard, CompactionOptions, Run, StartError,
+    ApprovalBoard, CompactionOptions, Prices, Run, RunLimits, StartError,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
-    tools::Toolbox,
+    tools::{Toolbox, state::RunStates},
 };
 
 /// The providers that are set up, and the model that new sessions use.
@@ -152,6 +155,10 @@ pub struct AgentsConfig {
     pub denied: Vec<PathBuf>,
     /// When the history is compacted.
     pub compaction: CompactionOptions,
+    /// What runs and sessions may use.
+    pub limits: RunLimits,
+    /// What models cost.
+    pub prices: Prices,
 }
 
 impl AgentsConfig {
@@ -167,6 +174,8 @@ impl AgentsConfig {
             approval_timeout: APPROVAL_TIMEOUT,
             denied: Vec::new(),
             compaction: CompactionOptions::default(),
+            limits: RunLimits::default(),
+            prices: Prices::new(),
         }
     }
 }
@@ -206,31 +215,47 @@ pub(crate) struct Shared {
     pub(crate) config: AgentsConfig,
     pub(crate) store: SessionStore,
     pub(crate) board: ApprovalBoard,
-    running: Mutex<HashMap<SessionId, Run>>,
+    /// What tools keep as long as a run lasts.
+    pub(crate) run_states: RunStates,
+    running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
+    /// Whether no run begins by itself any more.
+    stopping: AtomicBool,
 }
 
 impl Shared {
-    fn running(&self) -> MutexGuard<'_, HashMap<SessionId, Run>> {
+    fn running(&self) -> MutexGuard<'_, HashMap<SessionId, (Run, Weak<Core>)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_running(&self, id: &SessionId) -> bool {
         self.running().contains_key(id)
     }
 
-    pub(crate) fn note_run(&self, run: &Run) {
-        self.running().insert(run.session_id().clone(), run.clone());
+    /// Returns what a session's run of this process writes through.
+    pub(crate) fn running_core(&self, id: &SessionId) -> Option<Arc<Core>> {
+        self.running().get(id).and_then(|(_, core)| core.upgrade())
+    }
+
+    /// Notes a run, unless the session has one already.
+    pub(crate) fn note_run(&self, run: &Run, core: &Arc<Core>) {
+        let entry = (run.clone(), Arc::downgrade(core));
+        self.running().insert(run.session_id().clone(), entry);
     }
 
     pub(crate) fn forget_run(&self, run_id: &RunId, session_id: &SessionId) {
         let mut running = self.running();
         if running
             .get(session_id)
-            .is_some_and(|run| run.run_id() == run_id)
+            .is_some_and(|(run, _)| run.run_id() == run_id)
         {
             running.remove(session_id);
         }
         drop(running);
+        self.run_states.end(run_id);
         self.board.forget(run_id);
     }
 }
@@ -238,7 +263,7 @@ impl Shared {
 /// Makes agents and knows what runs in this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Agents {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Agents {
@@ -266,7 +291,9 @@ impl Agents {
             config,
             store,
             board: ApprovalBoard::default(),
+            run_states: RunStates::default(),
             running: Mutex::new(HashMap::new()),
+            stopping: AtomicBool::new(false),
         };
         Self {
             shared: Arc::new(shared),
@@ -349,17 +376,19 @@ impl Agents {
     /// Returns the run that a session has in this process.
     #[must_use]
     pub fn running(&self, id: &SessionId) -> Option<Run> {
-        self.shared.running().get(id).cloned()
+        self.shared.running().get(id).map(|(run, _)| run.clone())
     }
 
     /// Returns all runs of this process.
     #[must_use]
     pub fn runs(&self) -> Vec<Run> {
-        self.shared.running().values().cloned().collect()
+        let running = self.shared.running();
+        running.values().map(|(run, _)| run.clone()).collect()
     }
 
-    /// Cancels all runs and waits until their ends are on stable storage.
+    /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.
     pub async fn shutdown(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
         let runs = self.runs();
         for run in &runs {
             run.cancel();
@@ -383,6 +412,8 @@ pub(crate) struct Core {
     pub(crate) writer: SessionWriter,
     pub(crate) resumed: bool,
     pub(crate) closed: usize,
+    /// Held while a message is put into the inbox or taken out of it.
+    pub(crate) inbox: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -394,13 +425,19 @@ impl std::fmt::Debug for Agent {
 }
 
 impl Agent {
-    fn new(shared: Arc<Shared>, writer: SessionWriter, resumed: bool, closed: usize) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        writer: SessionWriter,
+        resumed: bool,
+        closed: usize,
+    ) -> Self {
         Self {
             core: Arc::new(Core {
                 shared,
                 writer,
                 resumed,
                 closed,
+                inbox: tokio::sync::Mutex::default(),
             }),
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     limits::{OUTPUT_LOG_BYTES, OUTPUT_TIME, PARALLEL_CALLS},
     outputs,
     policy::{Grant, Verdict, judge},
-    tools::{Effect, Tool, ToolContext, ToolOutput, parse_arguments},
+    tools::{CallSession, Effect, Tool, ToolContext, ToolOutput, parse_arguments},
 };
 
 /// Ends the live output that is logged when there is more.
@@ -72,8 +72,8 @@ impl Driver {
             .await?;
         let mut at = 0;
         while let Some(call) = calls.get(at) {
-            if self.cancel().is_cancelled() {
-                return Err(Stop::End(EndReason::Cancelled));
+            if self.halt().is_cancelled() {
+                return Err(self.halted());
             }
             match self.plan(call).await {
                 Plan::Refuse(output) => {
@@ -166,6 +166,12 @@ impl Driver {
 
     /// Asks a person. Returns the refusal, or nothing when the call may run.
     async fn ask(&mut self, call: &Call, reason: String) -> Result<Option<ToolOutput>, Stop> {
+        if self
+            .is_approved(&call.call_id, &call.name, &call.arguments, &reason)
+            .await?
+        {
+            return Ok(None);
+        }
         let config = &self.core.shared.config;
         if config.approver == Approver::Nobody {
             return Err(Stop::End(EndReason::Blocked));
@@ -193,12 +199,12 @@ impl Driver {
             reason,
         });
         let logged = self.record(vec![asked], true).await;
-        let cancel = self.cancel().clone();
+        let halt = self.halt().clone();
         let answered = match logged {
             Err(error) => Err(Stop::Storage(error)),
             Ok(_) => tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(Stop::End(EndReason::Cancelled)),
+                () = halt.cancelled() => Err(self.halted()),
                 answered = tokio::time::timeout(timeout, answer) => {
                     Ok(answered.ok().and_then(Result::ok))
                 }
@@ -248,7 +254,7 @@ impl Driver {
         let mut running: FuturesUnordered<_> = group
             .into_iter()
             .map(|(call, tool, arguments)| {
-                let context = self.tool_context();
+                let context = self.tool_context(&call);
                 run_one(&core, call, tool, arguments, context)
             })
             .collect();
@@ -258,19 +264,25 @@ impl Driver {
             outcome = outcome.and(done);
         }
         outcome?;
-        if self.cancel().is_cancelled() {
-            return Err(Stop::End(EndReason::Cancelled));
+        if self.halt().is_cancelled() {
+            return Err(self.halted());
         }
         Ok(())
     }
 
-    fn tool_context(&self) -> ToolContext {
+    fn tool_context(&self, call: &Call) -> ToolContext {
         let mut context = ToolContext::new(self.context.cwd.as_path(), self.context.sandbox_mode);
         context.denied = self.core.shared.store.private_paths();
         context
             .denied
             .extend(self.core.shared.config.denied.iter().cloned());
-        context.cancel = self.cancel().clone();
+        context.cancel = self.halt().clone();
+        context.session = Some(CallSession::new(
+            &self.core,
+            &self.run,
+            &self.context,
+            &call.call_id,
+        ));
         context
     }
 }

@@ -6,25 +6,26 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use threadline_model::{Completion, ModelError, ModelEvent, Provider};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use threadline_model::{Completion, Provider};
 use threadline_session::{
     OpenCall, Payload, Request, closing,
     payload::{
-        AssistantChunk, AssistantMessage, ChunkPart, EndReason, ModelRef, ModelTrouble, Outcome,
-        StepEnd, StepStart, StopReason, TurnContext, TurnEnd, Usage,
+        AssistantMessage, EndReason, ModelRef, Outcome, StepEnd, StepStart, StopReason,
+        TurnContext, TurnEnd, Usage,
     },
 };
 use threadline_store::{AppendError, AppendOptions, Appended, BlobError, error_chain};
-use tokio::{sync::watch, time::Instant};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Run, RunOutcome,
+    Agent, Run, RunInput, RunOutcome,
     agents::Core,
+    budget::{Circles, Halt},
     compact::{Compacted, Gauge, Why},
     error::{append_code, blob_code},
-    limits::{CHUNK_BYTES, CHUNK_TIME},
+    offers::Approved,
     run::Failure,
 };
 
@@ -67,13 +68,17 @@ pub(crate) struct Driver {
     pub(crate) context: TurnContext,
     pub(crate) turn: u64,
     pub(crate) gauge: Gauge,
+    pub(crate) halt: Halt,
+    pub(crate) circles: Circles,
+    /// A call that a person has approved already.
+    pub(crate) approved: Option<Approved>,
     pub(crate) usage: Usage,
     provider: Arc<dyn Provider>,
     answer: String,
     /// Bytes of the newest request.
-    sent: u64,
+    pub(crate) sent: u64,
     /// The step whose end is logged together with what comes next.
-    open_step: Option<StepEnd>,
+    pub(crate) open_step: Option<StepEnd>,
     last: Option<Appended>,
 }
 
@@ -87,8 +92,16 @@ impl Driver {
         task: Task,
     ) -> Self {
         Self {
+            approved: None,
             task,
-            gauge: Gauge::new(core.shared.config.compaction),
+            gauge: Gauge::new(
+                core.shared
+                    .config
+                    .compaction
+                    .tokens_of(&context.provider, &context.model),
+            ),
+            halt: Halt::new(run.cancel_token(), core.shared.config.limits.time),
+            circles: Circles::default(),
             core,
             run,
             context,
@@ -104,6 +117,11 @@ impl Driver {
 
     pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
         &self.provider
+    }
+
+    /// Ends all waiting when a person cancels or the time is up.
+    pub(crate) fn halt(&self) -> &CancellationToken {
+        self.halt.token()
     }
 
     pub(crate) fn cancel(&self) -> &CancellationToken {
@@ -142,6 +160,9 @@ impl Driver {
         };
         let shared = self.core.shared.clone();
         shared.forget_run(self.run.run_id(), self.run.session_id());
+        if outcome.reason == EndReason::Completed && outcome.failure.is_none() {
+            next_run(self.core.clone()).await;
+        }
         // Who hears of the end may resume the session at once, so it is let go before.
         drop(self.core);
         tell.send_replace(Some(outcome));
@@ -164,9 +185,8 @@ impl Driver {
         }
         let most = self.context.max_steps.unwrap_or(u32::MAX);
         for _ in 0..most {
-            if self.cancel().is_cancelled() {
-                return Err(Stop::End(EndReason::Cancelled));
-            }
+            self.check_limits().await?;
+            self.take_steering().await?;
             self.make_room().await?;
             let (step, completion) = self.model_step().await?;
             if let Some(usage) = completion.usage {
@@ -189,39 +209,12 @@ impl Driver {
                 return self.finish(message).await.map_err(Stop::from);
             }
             self.run_calls(message).await?;
+            self.check_circles().await?;
         }
         Err(Stop::End(EndReason::MaxSteps))
     }
 
-    /// Asks the model for the next message. A request that the provider finds too long is sent once
-    /// more after a compaction, as a step of its own.
-    async fn model_step(&mut self) -> Result<(u64, Completion), Stop> {
-        let (step, request) = self.begin_step().await?;
-        let error = match self.ask_model(step, request).await? {
-            Ok(completion) => return Ok((step, completion)),
-            Err(error) => error,
-        };
-        if !matches!(error, ModelError::ContextLength { .. }) {
-            return Err(self.model_failed(&error).await);
-        }
-        self.log_trouble(&error).await?;
-        self.open_step = Some(StepEnd {
-            turn: self.turn,
-            step,
-            usage: None,
-        });
-        self.gauge
-            .refused(usize::try_from(self.sent).unwrap_or(usize::MAX));
-        self.end_step().await?;
-        self.compact(Why::Refused).await?;
-        let (step, request) = self.begin_step().await?;
-        match self.ask_model(step, request).await? {
-            Ok(completion) => Ok((step, completion)),
-            Err(error) => Err(self.model_failed(&error).await),
-        }
-    }
-
-    async fn end_step(&mut self) -> Result<(), AppendError> {
+    pub(crate) async fn end_step(&mut self) -> Result<(), AppendError> {
         match self.open_step.take() {
             Some(end) => self
                 .record(vec![Payload::StepEnd(end)], false)
@@ -253,7 +246,7 @@ impl Driver {
 
     /// Logs the start of a step with the fingerprint of what it sends. The barrier behind it puts
     /// the prompt, or the results of the step before, on disk before the model is called.
-    async fn begin_step(&mut self) -> Result<(u64, Request), Stop> {
+    pub(crate) async fn begin_step(&mut self) -> Result<(u64, Request), Stop> {
         // The end of the step before is no part of the model-visible history, so the request is
         // the same before and after it.
         let built = self
@@ -277,97 +270,6 @@ impl Driver {
         }));
         self.record(payloads, true).await?;
         Ok((step, request))
-    }
-
-    /// Streams the answer. What is logged is what streams: pieces are gathered for a moment only.
-    /// The inner error is the provider's.
-    async fn ask_model(
-        &mut self,
-        step: u64,
-        request: Request,
-    ) -> Result<Result<Completion, ModelError>, Stop> {
-        let mut stream = self.provider.stream(request);
-        let cancel = self.cancel().clone();
-        let mut gathered = Gathered::default();
-        loop {
-            let event = tokio::select! {
-                biased;
-                () = cancel.cancelled() => {
-                    self.log_chunk(step, &mut gathered).await?;
-                    return Err(Stop::End(EndReason::Cancelled));
-                }
-                () = gathered.due() => {
-                    self.log_chunk(step, &mut gathered).await?;
-                    continue;
-                }
-                event = stream.next() => event,
-            };
-            match event {
-                Some(Ok(ModelEvent::Delta(part))) => {
-                    gathered.push(part);
-                    if gathered.bytes >= CHUNK_BYTES {
-                        self.log_chunk(step, &mut gathered).await?;
-                    }
-                }
-                Some(Ok(ModelEvent::Retry(trouble))) => {
-                    self.record(vec![Payload::ModelRetry(trouble)], false)
-                        .await?;
-                }
-                Some(Ok(ModelEvent::Done(completion))) => {
-                    self.log_chunk(step, &mut gathered).await?;
-                    return Ok(Ok(completion));
-                }
-                Some(Err(error)) => {
-                    self.log_chunk(step, &mut gathered).await?;
-                    return Ok(Err(error));
-                }
-                None => {
-                    self.log_chunk(step, &mut gathered).await?;
-                    return Ok(Err(ModelError::CutStream));
-                }
-            }
-        }
-    }
-
-    async fn log_chunk(&mut self, step: u64, gathered: &mut Gathered) -> Result<(), AppendError> {
-        if gathered.parts.is_empty() {
-            return Ok(());
-        }
-        let parts = std::mem::take(gathered).parts;
-        let chunk = AssistantChunk {
-            turn: self.turn,
-            step,
-            parts,
-        };
-        self.record(vec![Payload::AssistantChunk(chunk)], false)
-            .await
-            .map(drop)
-    }
-
-    async fn log_trouble(&mut self, error: &ModelError) -> Result<(), AppendError> {
-        let trouble = ModelTrouble {
-            attempt: 1,
-            status: error.status(),
-            message: error.to_string(),
-            delay_ms: None,
-        };
-        self.record(vec![Payload::ModelError(trouble)], false)
-            .await
-            .map(drop)
-    }
-
-    pub(crate) async fn model_failed(&mut self, error: &ModelError) -> Stop {
-        let mut message = error.to_string();
-        if let Some(hint) = error.hint() {
-            message = format!("{message}; {hint}");
-        }
-        match self.log_trouble(error).await {
-            Ok(()) => Stop::End(EndReason::Error {
-                code: error.code().into(),
-                message,
-            }),
-            Err(error) => Stop::Storage(error),
-        }
     }
 
     fn message(&self, step: u64, completion: Completion) -> AssistantMessage {
@@ -438,6 +340,21 @@ impl Driver {
     }
 }
 
+/// Starts a run on what was queued meanwhile. Boxed, because that run may do the same.
+fn next_run(core: Arc<Core>) -> BoxFuture<'static, ()> {
+    async move {
+        if core.shared.is_stopping() {
+            return;
+        }
+        let agent = Agent { core };
+        if let Err(error) = agent.start_queued(RunInput::default()).await {
+            // It still waits, and the session says so.
+            tracing::warn!(%error, "what is queued could not be worked on");
+        }
+    }
+    .boxed()
+}
+
 pub(crate) fn internal(message: String) -> Stop {
     Stop::End(EndReason::Error {
         code: "internal".into(),
@@ -501,33 +418,5 @@ fn storage_failure(error: &AppendError) -> Failure {
         code: append_code(error).into(),
         message: error.to_string(),
         hint,
-    }
-}
-
-/// Streamed pieces that wait for a moment to be logged together.
-#[derive(Default)]
-struct Gathered {
-    parts: Vec<ChunkPart>,
-    bytes: usize,
-    since: Option<Instant>,
-}
-
-impl Gathered {
-    fn push(&mut self, part: ChunkPart) {
-        self.since.get_or_insert_with(Instant::now);
-        self.bytes += part.delta.len();
-        match self.parts.last_mut() {
-            Some(last) if last.index == part.index && last.kind == part.kind => {
-                last.delta.push_str(&part.delta);
-            }
-            _ => self.parts.push(part),
-        }
-    }
-
-    async fn due(&self) {
-        match self.since {
-            Some(since) => tokio::time::sleep_until(since + CHUNK_TIME).await,
-            None => std::future::pending().await,
-        }
     }
 }

@@ -26,6 +26,17 @@ pub enum StartError {
     /// The session cannot be created.
     #[error(transparent)]
     Create(#[from] CreateError),
+    /// An image that comes with the task cannot be shown to a model.
+    #[error("image {number} of the task cannot be used: {reason}")]
+    Image {
+        /// Its number, from 1.
+        number: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An image that comes with the task cannot be stored.
+    #[error("an image of the task could not be stored: {0}")]
+    Blob(#[from] BlobError),
     /// The prompt could not be stored.
     #[error("the prompt could not be stored: {0}")]
     Append(#[from] AppendError),
@@ -61,6 +72,8 @@ impl StartError {
             Self::Create(CreateError::Header(_)) | Self::Internal(_) => "internal",
             Self::Create(CreateError::Backend(_)) => "storage_error",
             Self::Append(error) => append_code(error),
+            Self::Image { .. } => "bad_image",
+            Self::Blob(error) => blob_code(error),
             Self::MissingFolder { .. } => "missing_folder",
             Self::UnknownProvider { .. } => "unknown_provider",
         }
@@ -91,7 +104,12 @@ impl StartError {
             | Self::Append(AppendError::StorageFull { .. }) => {
                 "make space and send the message again; nothing was lost".into()
             }
-            Self::Open(_) | Self::Create(_) | Self::Append(_) | Self::Internal(_) => return None,
+            Self::Image { .. } => "make it smaller, or save it as PNG or JPEG".into(),
+            Self::Open(_)
+            | Self::Blob(_)
+            | Self::Create(_)
+            | Self::Append(_)
+            | Self::Internal(_) => return None,
         };
         Some(hint)
     }

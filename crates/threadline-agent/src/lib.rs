@@ -7,16 +7,23 @@
 
 mod agents;
 mod approvals;
+mod asking;
+mod budget;
 mod calls;
 mod compact;
+mod context;
 mod driver;
 mod error;
+mod inbox;
 pub mod limits;
+mod offers;
 mod outputs;
 pub mod policy;
 pub mod prompt;
+mod replay;
 mod run;
 mod start;
+pub mod subagents;
 pub mod tools;
 
 pub use agents::{
@@ -24,7 +31,13 @@ pub use agents::{
     new_run_id,
 };
 pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
+pub use budget::{Price, Prices, RunLimits};
 pub use compact::CompactionOptions;
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
+pub use inbox::{QueueError, QueueInput, QueuedMessage};
+pub use offers::OfferError;
+pub use replay::{
+    Difference, Divergence, ReplayError, ReplayNote, ReplayOptions, ReplayReport, replay,
+};
 pub use run::{Failure, Run, RunEvent, RunOutcome, RunStream};
 pub use start::{COMPACT_COMMAND, RunInput, RunPolicy, Started};

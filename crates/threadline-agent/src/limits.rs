@@ -46,7 +46,21 @@ pub const WALK_ENTRIES: usize = 500_000;
 
 /// Most bytes that `write` writes and `edit` reads or writes.
 pub const FILE_BYTES: usize = 8 * 1024 * 1024;
-/// Most bytes of the diff in a result of `edit`.
+/// Most replacements that one call of `edit` makes.
+pub const EDIT_PLACES: usize = 100;
+/// Most bytes of a patch.
+pub const PATCH_BYTES: usize = 2 * 1024 * 1024;
+/// Most files that one patch changes.
+pub const PATCH_FILES: usize = 200;
+/// Most hunks of one patch; each is looked for in the whole file.
+pub const PATCH_HUNKS: usize = 1_000;
+/// Most lines of a hunk that are compared to say where it nearly fits.
+pub const PATCH_NEAR_LINES: usize = 200;
+/// Most bytes of all texts, old and new, that one patch holds in memory.
+pub const PATCH_HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Most places that are compared, for each of a few lines, to say where a hunk nearly fits.
+pub const PATCH_NEAR_PLACES: usize = 200;
+/// Most bytes of the diff in a result of `edit` and `apply_patch`.
 pub const DIFF_BYTES: usize = 16 * 1024;
 /// Longest time spent on finding a small diff; after it the diff is correct but coarser.
 pub const DIFF_TIME: Duration = Duration::from_millis(500);
@@ -65,6 +79,26 @@ pub const PIPE_BYTES: usize = 8 * 1024;
 pub const LIVE_BYTES: usize = 1024 * 1024;
 /// Time that the pipes get to run dry after the last process of a command is gone.
 pub const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Background jobs of one run that run or whose end nobody has looked at.
+pub const JOBS: usize = 8;
+/// Time that a background job gets when it names none.
+pub const JOB_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60 * 60);
+/// Most time that a background job can ask for. The end of its run ends it in any case.
+pub const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Most time that one look at a job waits for its end.
+pub const JOB_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Most bytes of the newest output of a running job that are kept for the next look at it.
+pub const JOB_FRESH_BYTES: usize = 16 * 1024;
+/// Most bytes of a command that a note about a job repeats.
+pub const JOB_COMMAND_BYTES: usize = 200;
+
+/// Subagents above a session from which on it starts none itself.
+pub const SUBAGENT_DEPTH: usize = 2;
+/// Subagents of one run that run at the same time; others wait.
+pub const SUBAGENTS: usize = 4;
+/// Most tries to make the private folder of a command.
+pub const PRIVATE_TRIES: usize = 8;
 
 /// Most steps of a turn when the caller names no number.
 pub const MAX_STEPS: u32 = 100;
@@ -96,3 +130,29 @@ pub const SUMMARY_SHARE: f64 = 0.1;
 pub const SUMMARY_PIECE: f64 = 0.5;
 /// Times that a summary is asked for, with smaller pieces each time.
 pub const SUMMARY_TRIES: u32 = 3;
+
+/// Times in one step that a request is sent again without what the provider refused of it.
+pub const MAX_REJECTIONS: u32 = 8;
+
+/// How often the same calls with the same outcome may come one after the other.
+pub const REPEATED_STEPS: u32 = 6;
+/// Longest circle of steps that is noticed.
+pub const REPEATED_PERIOD: usize = 3;
+
+/// Most messages that wait in a session's inbox.
+pub const MAX_QUEUED: usize = 100;
+/// Most bytes of one of them.
+pub const MAX_QUEUED_BYTES: usize = 256 * 1024;
+
+/// Most bytes of one AGENTS.md that the model is told.
+pub const INSTRUCTIONS_BYTES: u64 = 32 * 1024;
+/// Most bytes read of a file that says where a repository stands.
+pub const GIT_FILE_BYTES: u64 = 1024 * 1024;
+/// Folders, from the working directory up, that are looked at for a repository and for rules.
+pub const CONTEXT_FOLDERS: usize = 32;
+
+/// Most images that come with one task.
+pub const MAX_IMAGES: usize = 20;
+
+/// Interrupted sessions that are looked at for questions which outlived their process.
+pub const MAX_OFFERS: usize = 200;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Digits of a blob's name that the model is told.
-const NAME_DIGITS: usize = 12;
+pub(crate) const NAME_DIGITS: usize = 12;
 
 /// Stands where something was left out.
 const GAP: &str = "[...]\n";
@@ -98,7 +98,7 @@ fn shown(full: &str, blob: &BlobId) -> String {
     let name = blob.as_str().get(..NAME_DIGITS).unwrap_or_default();
     out.push_str(&format!(
         "[{} of {} bytes and {} of {} lines are left out above; the full output is kept as blob \
-         {name}\u{2026}; to see more of it, run the call again with a narrower filter]",
+         {name}; read more of it with `read_output`]",
         left.len(),
         full.len(),
         left.lines().count(),
@@ -195,8 +195,7 @@ mod tests {
             note,
             format!(
                 "{} of {} bytes and {} of 20000 lines are left out above; the full output is \
-                 kept as blob {}\u{2026}; to see more of it, run the call again with a narrower \
-                 filter]",
+                 kept as blob {}; read more of it with `read_output`]",
                 full.len() - bytes,
                 full.len(),
                 20_000 - shown_lines,

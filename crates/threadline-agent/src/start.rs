@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use threadline_model::Images;
 use threadline_session::{
     OsPath, Payload, RunId, SessionId, Transcript, closers,
     payload::{
@@ -17,9 +18,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Agent, Agents, CreateOptions, ResumeOptions, Run, StartError,
     agents::{Core, new_run_id},
+    context,
     driver::{Driver, Task},
+    inbox,
+    limits::MAX_IMAGES,
+    offers::Approved,
     prompt,
     run::RunParts,
+    subagents,
 };
 
 /// As the whole task, makes the history shorter instead of asking the model for anything else.
@@ -30,6 +36,8 @@ pub const COMPACT_COMMAND: &str = "/compact";
 pub struct RunInput {
     /// The task.
     pub task: String,
+    /// Images that belong to it, as the bytes of PNG, JPEG, GIF or WebP files.
+    pub images: Vec<Vec<u8>>,
     /// What it is good for.
     pub goal: Option<String>,
     /// What the model should know besides.
@@ -162,16 +170,61 @@ impl Agent {
         if input.task.trim().is_empty() {
             return Err(StartError::EmptyTask);
         }
+        let _lock = self.core.inbox.lock().await;
+        self.begin(input, None).await
+    }
+
+    /// Starts a turn on a call that a person has approved after its process died.
+    pub(crate) async fn start_approved(
+        &self,
+        approved: Approved,
+        input: RunInput,
+    ) -> Result<Started, StartError> {
+        let _lock = self.core.inbox.lock().await;
+        let input = RunInput {
+            task: String::new(),
+            ..input
+        };
+        self.begin(input, Some(approved)).await
+    }
+
+    /// Starts a turn on the first message that waits in the inbox, under what `input` names besides
+    /// a task; `None` when there is none.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_queued(&self, input: RunInput) -> Result<Option<Started>, StartError> {
+        let _lock = self.core.inbox.lock().await;
+        if self.core.waiting().await.is_empty() {
+            return Ok(None);
+        }
+        let input = RunInput {
+            task: String::new(),
+            ..input
+        };
+        self.begin(input, None).await.map(Some)
+    }
+
+    /// Starts a turn; without a task it is about the first message in the inbox. The inbox must be
+    /// locked.
+    async fn begin(
+        &self,
+        input: RunInput,
+        approved: Option<Approved>,
+    ) -> Result<Started, StartError> {
         let core = &self.core;
         if core.shared.is_running(self.session_id()) {
             return Err(StartError::Busy {
                 id: self.session_id().clone(),
             });
         }
+        let images = core.keep_images(&input.images).await?;
         core.close_leftover().await?;
         let (context, payloads) = core
             .writer
-            .with_transcript(|transcript| core.open_turn(transcript, &input))
+            .with_transcript(|transcript| {
+                core.open_turn(transcript, &input, images, approved.as_ref())
+            })
             .await?;
         let provider = core
             .shared
@@ -211,19 +264,44 @@ impl Agent {
             outcome: watch,
             store: core.shared.store.clone(),
         });
-        core.shared.note_run(&run);
+        core.shared.note_run(&run, core);
         let task = if is_compact(&input.task) {
             Task::Compact
         } else {
             Task::Work
         };
-        let driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
+        let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
+        driver.approved = approved;
         tokio::spawn(driver.drive(outcome));
         Ok(Started::New(run))
     }
 }
 
 impl Core {
+    /// Stores images that come with a task. What no provider could be shown is refused here, before
+    /// it is in the log.
+    async fn keep_images(&self, images: &[Vec<u8>]) -> Result<Vec<ContentPart>, StartError> {
+        if images.len() > MAX_IMAGES {
+            let reason = format!("{} images are over the limit of {MAX_IMAGES}", images.len());
+            return Err(StartError::Image { number: 1, reason });
+        }
+        let mut parts = Vec::with_capacity(images.len());
+        for (at, bytes) in images.iter().enumerate() {
+            let Some(media_type) = Images::media_type(bytes) else {
+                return Err(StartError::Image {
+                    number: at + 1,
+                    reason: "it is no PNG, JPEG, GIF or WebP, or has more than 3.9 MB".into(),
+                });
+            };
+            let blob = self.shared.store.put_blob(bytes).await?;
+            parts.push(ContentPart::Image {
+                media_type: media_type.into(),
+                blob: blob.as_str().into(),
+            });
+        }
+        Ok(parts)
+    }
+
     /// A run that stopped because the storage was full left its turn open.
     async fn close_leftover(&self) -> Result<(), StartError> {
         let (first, events) = self
@@ -243,6 +321,8 @@ impl Core {
         &self,
         transcript: &Transcript,
         input: &RunInput,
+        images: Vec<ContentPart>,
+        approved: Option<&Approved>,
     ) -> Result<(TurnContext, Vec<Payload>), StartError> {
         let context = self.context(transcript.context(), input)?;
         let cwd = context.cwd.as_path();
@@ -264,14 +344,27 @@ impl Core {
             context: context.clone(),
         })];
         payloads.extend(self.system_prompt(transcript));
-        if transcript
-            .context()
-            .is_none_or(|before| before.cwd != context.cwd)
-        {
-            payloads.push(user(prompt::environment(cwd), UserSource::Context));
+        if is_compact(&input.task) {
+            return Ok((context, payloads));
         }
-        if !is_compact(&input.task) {
-            payloads.push(user(task_text(input), UserSource::User));
+        let now = self.shared.store.clock().now_ms();
+        payloads.extend(context::news(transcript, cwd, now).map(Payload::UserMessage));
+        payloads.extend(subagents::interrupted(transcript, self.writer.id()));
+        payloads.extend(approved.map(Approved::message));
+        let mut waiting = transcript.inbox().to_vec();
+        if approved.is_some() {
+            waiting.clear();
+        } else if input.task.is_empty() {
+            waiting.truncate(1);
+        }
+        payloads.extend(inbox::taken(waiting, UserSource::Queued));
+        if !input.task.is_empty() {
+            let mut content = vec![ContentPart::text(task_text(input))];
+            content.extend(images);
+            payloads.push(Payload::UserMessage(UserMessage {
+                content,
+                source: UserSource::User,
+            }));
         }
         Ok((context, payloads))
     }
@@ -339,13 +432,6 @@ impl Core {
 /// Whether a task is the command to make the history shorter.
 fn is_compact(task: &str) -> bool {
     task.trim() == COMPACT_COMMAND
-}
-
-fn user(text: String, source: UserSource) -> Payload {
-    Payload::UserMessage(UserMessage {
-        content: vec![ContentPart::text(text)],
-        source,
-    })
 }
 
 fn task_text(input: &RunInput) -> String {

@@ -17,7 +17,21 @@ mod approvals;
 mod compaction;
 #[path = "runs/ends.rs"]
 mod ends;
+#[path = "runs/inbox.rs"]
+mod inbox;
+#[path = "runs/jobs.rs"]
+mod jobs;
+#[path = "runs/limits.rs"]
+mod limits;
 #[path = "runs/outputs.rs"]
 mod outputs;
+#[path = "runs/prefix.rs"]
+mod prefix;
+#[path = "runs/read_output.rs"]
+mod read_output;
+#[path = "runs/replay.rs"]
+mod replay;
 #[path = "runs/resume.rs"]
 mod resume;
+#[path = "runs/subagents.rs"]
+mod subagents;

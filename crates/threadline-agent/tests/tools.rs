@@ -4,8 +4,12 @@
 
 #[path = "tools/arguments.rs"]
 mod arguments;
+#[path = "tools/escapes.rs"]
+mod escapes;
 #[path = "tools/files.rs"]
 mod files;
+#[path = "tools/patch.rs"]
+mod patch;
 #[path = "tools/paths.rs"]
 mod paths;
 #[path = "tools/policy.rs"]
@@ -16,3 +20,5 @@ mod search;
 mod shell;
 #[path = "tools/support.rs"]
 mod support;
+#[path = "tools/todo.rs"]
+mod todo;

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -22,8 +22,10 @@ Exit codes:
 Environment:
   THREADLINE_HOME   where sessions are kept [default: $XDG_DATA_HOME/threadline]
   THREADLINE_LOG    what is logged to standard error, e.g. `debug` [default: warn]
-  OPENAI_API_KEY    key of the provider openai-chat
-  OPENAI_BASE_URL   base URL of the provider openai-chat
+  OPENAI_API_KEY    key of the providers openai-chat and openai-responses
+  OPENAI_BASE_URL   base URL of the providers openai-chat and openai-responses
+  ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
+                    the same of the provider anthropic
   NO_COLOR          no colour, also on a terminal
 
 Settings are read from $XDG_CONFIG_HOME/threadline/config.toml.";
@@ -43,7 +45,7 @@ pub(crate) struct Common {
     /// Where sessions are kept: `jsonl:DIR` or a directory, `sqlite:FILE`, `postgres://…`
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub(crate) store: Option<String>,
-    /// Provider: `offline` or `openai-chat`
+    /// Provider: `offline`, `openai-chat`, `openai-responses` or `anthropic`
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) provider: Option<String>,
     /// Base URL of the provider, e.g. `http://127.0.0.1:11434/v1`
@@ -52,6 +54,9 @@ pub(crate) struct Common {
     /// Model: `NAME`, or `PROVIDER/NAME`
     #[arg(long, global = true, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// Tokens that the model takes at once; before they are used up, the history is compacted
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) context_tokens: Option<NonZeroU64>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -66,6 +71,10 @@ pub(crate) enum Verb {
     Show(Show),
     /// Check every record of a session's log
     Verify(Verify),
+    /// Run the agent loop again over a session's log, in memory, and compare
+    Replay(Replay),
+    /// Replace the older part of a session's history by a summary
+    Compact(Compact),
     /// Branch: make a session that has another's events up to one, and goes its own way from there
     Fork(Fork),
     /// Go back: move a session's history to right after one of its events
@@ -137,7 +146,7 @@ pub(crate) struct Serve {
     pub(crate) allow_host: Vec<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Run {
     /// Task; read from standard input when left out or `-`
     pub(crate) task: Option<String>,
@@ -171,6 +180,9 @@ pub(crate) struct Run {
     /// Sampling temperature, 0 to 2
     #[arg(long, value_name = "T", value_parser = temperature)]
     pub(crate) temperature: Option<f64>,
+    /// Image that belongs to the task: PNG, JPEG, GIF or WebP; may be named several times
+    #[arg(long, value_name = "PATH")]
+    pub(crate) image: Vec<PathBuf>,
     /// What the task is good for
     #[arg(long, value_name = "TEXT")]
     pub(crate) goal: Option<String>,
@@ -216,14 +228,46 @@ fn fork_point(text: &str) -> Result<ForkPoint, String> {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: threadline fork 019ad2c4 --at 41")]
+#[command(after_help = "Example: threadline fork 019ad2c4 --at 41\n         \
+                  threadline fork 019ad2c4 --before-compaction")]
 pub(crate) struct Fork {
     /// Session: id, beginning of an id, or title
     pub(crate) id: String,
     /// Last event that both have; the last one there is when left out
     #[arg(long, value_name = "SEQ")]
     pub(crate) at: Option<u64>,
+    /// Fork right before the last compaction in force, with the whole history
+    #[arg(long, conflicts_with = "at")]
+    pub(crate) before_compaction: bool,
     /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline replay 019ad2c4\n\n\
+                  The model and the tools answer what the log says they did; nothing is asked, run \
+                  or written. It ends with 0 when every request and event is the log's, and with 1 \
+                  when one is not.")]
+pub(crate) struct Replay {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline compact 019ad2c4\n\n\
+                  Nothing is removed from the log; `threadline fork ID --before-compaction` goes on \
+                  with the whole history. It is the same as running the task `/compact`.")]
+pub(crate) struct Compact {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Take the session over from a process that writes it
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Print every event as a line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -485,6 +529,8 @@ impl Verb {
             Self::Show(show) => show.json,
             Self::Verify(verify) => verify.json,
             Self::Doctor { json, .. } => *json,
+            Self::Replay(replay) => replay.json,
+            Self::Compact(compact) => compact.json,
             Self::Fork(fork) => fork.json,
             Self::Rewind(rewind) => rewind.json,
             Self::Redo(redo) => redo.json,

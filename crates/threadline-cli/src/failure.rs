@@ -4,7 +4,7 @@
 use std::{io, process::ExitCode};
 
 use serde_json::json;
-use threadline_agent::{StartError, append_code, open_code, read_code};
+use threadline_agent::{ReplayError, StartError, append_code, open_code, read_code};
 use threadline_session::SessionId;
 use threadline_store::{
     AppendError, DeleteError, ForkError, GcError, Holder, ListError, MoveError, OpenError,
@@ -148,6 +148,11 @@ impl Failure {
     }
 
     fn from_read(error: &ReadError) -> Self {
+        if let ReadError::Backend(cause) = error
+            && cause.is_full()
+        {
+            return full(text::chain(error));
+        }
         let failure = Self::new(read_code(error), text::chain(error));
         match error {
             ReadError::NotFound { .. } => failure.hint("list the sessions with `threadline ls`"),
@@ -178,6 +183,20 @@ pub(crate) fn locked(id: &str, holder: &Holder) -> Failure {
     Failure::new("locked", message).hint(hint)
 }
 
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Self {
+        match &error {
+            ReplayError::Read(error) => Self::from_read(error),
+            ReplayError::Event { id, .. } => Self::new("unsupported", error.to_string()).hint(
+                format!("what is stored can be read with `threadline show {id} --raw`"),
+            ),
+            ReplayError::Internal { id, .. } => Self::new("internal", error.to_string()).hint(
+                format!("its requests can be checked with `threadline verify {id} --requests`"),
+            ),
+        }
+    }
+}
+
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         Self::from_open(&error)
@@ -192,6 +211,11 @@ impl From<ReadError> for Failure {
 
 impl From<ListError> for Failure {
     fn from(error: ListError) -> Self {
+        if let ListError::Backend(cause) = &error
+            && cause.is_full()
+        {
+            return full(text::chain(&error));
+        }
         Self::new("storage_error", text::chain(&error))
             .hint("look at the store with `threadline doctor`")
     }
@@ -263,6 +287,7 @@ impl From<GcError> for Failure {
     fn from(error: GcError) -> Self {
         let failure = Self::new("storage_error", text::chain(&error));
         match &error {
+            GcError::Backend(cause) if cause.is_full() => full(text::chain(&error)),
             GcError::Unreadable { id, .. } => failure.hint(format!(
                 "nothing was removed; look at it with `threadline doctor {id}`"
             )),
@@ -282,8 +307,41 @@ impl From<DeleteError> for Failure {
             DeleteError::NotFound { .. } => Self::new("session_not_found", error.to_string())
                 .hint("list the sessions with `threadline ls`"),
             DeleteError::Locked { id, holder } => locked(id.as_str(), holder),
+            DeleteError::Backend(cause) if cause.is_full() => full(text::chain(&error)),
             DeleteError::Backend(_) => Self::new("storage_error", text::chain(&error))
                 .hint("look at the store with `threadline doctor`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use threadline_store::BackendError;
+
+    use super::*;
+
+    #[test]
+    fn a_storage_without_room_is_said_to_be_full_whatever_was_being_done() {
+        let error = |kind: io::ErrorKind| BackendError::new("x", io::Error::from(kind));
+        let all = |kind| {
+            [
+                Failure::from(GcError::Backend(error(kind))),
+                Failure::from(DeleteError::Backend(error(kind))),
+                Failure::from(UpdateError::Read(ReadError::Backend(error(kind)))),
+            ]
+        };
+        for failure in all(io::ErrorKind::StorageFull) {
+            assert_eq!(
+                (failure.exit, failure.code.as_str()),
+                (Exit::StorageFull, "storage_full")
+            );
+            assert!(failure.hint.is_some_and(|hint| hint.contains("make space")));
+        }
+        for failure in all(io::ErrorKind::PermissionDenied) {
+            assert_eq!(
+                (failure.exit, failure.code.as_str()),
+                (Exit::Failed, "storage_error")
+            );
         }
     }
 }

@@ -7,11 +7,13 @@
 //!   [`store`] opens the store that [`address`] names.
 //! - [`run`] is one turn; [`render`] prints it and [`ask`] puts approvals to a person.
 //! - [`verbs`] are the others. [`failure`] has the exit codes.
+//! - [`launcher`] is what the sandbox starts: this program, which becomes a command of a tool.
 
 mod address;
 mod args;
 mod ask;
 mod failure;
+mod launcher;
 mod mounts;
 mod providers;
 mod render;
@@ -41,6 +43,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if let Some(failed) = launcher::launch() {
+        return failed;
+    }
     let cli = Cli::parse();
     let ui = Ui::new();
     let json = cli.verb.json();
@@ -85,6 +90,7 @@ async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
         Verb::Completions { .. } => Ok(Exit::Completed),
         Verb::Serve(args) => Box::pin(serve::serve(ui, settings, args)).await,
         Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
+        Verb::Compact(args) => Box::pin(run::compact(ui, settings, args)).await,
         Verb::Store(StoreVerb::Copy(args)) => Box::pin(verbs::copy(ui, args)).await,
         verb => {
             let store = store::open(settings, Purpose::Read).await?;
@@ -95,12 +101,15 @@ async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
 
 async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb) -> Outcome<Exit> {
     match verb {
-        Verb::Completions { .. } | Verb::Serve(_) | Verb::Run(_) | Verb::Store(_) => {
-            Ok(Exit::Completed)
-        }
+        Verb::Completions { .. }
+        | Verb::Serve(_)
+        | Verb::Run(_)
+        | Verb::Compact(_)
+        | Verb::Store(_) => Ok(Exit::Completed),
         Verb::Ls(args) => verbs::ls(ui, store, args).await,
         Verb::Show(args) => verbs::show(ui, store, args).await,
         Verb::Verify(args) => verbs::verify(ui, store, args).await,
+        Verb::Replay(args) => verbs::replay(ui, store, args).await,
         Verb::Fork(args) => verbs::fork(ui, store, args).await,
         Verb::Rewind(args) => verbs::rewind(ui, store, args).await,
         Verb::Redo(args) => verbs::redo(ui, store, args).await,

@@ -15,6 +15,8 @@ use crate::{
 
 const OFFLINE: &str = "offline";
 const OPENAI_CHAT: &str = "openai-chat";
+/// Providers that a key sets up, in the order in which they are tried.
+const HOSTED: [&str; 3] = [OPENAI_CHAT, "openai-responses", "anthropic"];
 
 /// The providers of this call.
 pub(crate) struct Chosen {
@@ -102,16 +104,15 @@ pub(crate) async fn choose(
         .or(from_file)
         .or(detected)
         .or(from_session);
+    tune(settings, &mut config);
     let built = build(config.clone()).map_err(config_failure)?;
     let name = config.model_name().map_err(config_failure)?.to_owned();
     require_key(&config)?;
     let provider = config.provider;
     let mut models = Models::new(built, name.clone());
-    for other in [OFFLINE, OPENAI_CHAT]
-        .into_iter()
-        .filter(|other| *other != provider)
-    {
-        if let Some(config) = usable(other) {
+    for other in PROVIDERS.iter().filter(|other| **other != provider) {
+        if let Some(mut config) = usable(other) {
+            tune(settings, &mut config);
             models = models.with(build(config).map_err(config_failure)?);
         }
     }
@@ -143,8 +144,13 @@ async fn first_config(
     if recorded.is_some_and(|model| model.provider == OFFLINE) && flags.model.is_none() {
         return Ok(from_env(OFFLINE));
     }
+    let recorded_provider = recorded.map(|model| model.provider.as_str());
+    let known = recorded_provider.filter(|provider| PROVIDERS.contains(provider));
+    if let Some(config) = known.and_then(usable) {
+        return Ok(config);
+    }
     let needed = recorded.is_some() || flags.model.is_some() || file.model.is_some();
-    if needed && let Some(config) = usable(OPENAI_CHAT) {
+    if needed && let Some(config) = HOSTED.into_iter().find_map(usable) {
         return Ok(config);
     }
     let found = detect().await;
@@ -168,17 +174,19 @@ async fn first_config(
         return Err(Failure::new(
             "unknown_provider",
             format!(
-                "no provider is set up for the model `{model}`: OPENAI_API_KEY is not set, and \
-                 nothing answers at {OLLAMA_URL}"
+                "no provider is set up for the model `{model}`: neither OPENAI_API_KEY nor \
+                 ANTHROPIC_API_KEY is set, and nothing answers at {OLLAMA_URL}"
             ),
         )
-        .hint("set OPENAI_API_KEY, or name `--provider` and `--base-url`"));
+        .hint("set one of the keys, or name `--provider` and `--base-url`"));
     }
-    let key = if from_env(OPENAI_CHAT).api_key.is_some() {
-        "\nOPENAI_API_KEY is set: name a model to use it, e.g. `--model openai-chat/NAME`."
-    } else {
-        ""
-    };
+    let key = HOSTED
+        .into_iter()
+        .find(|provider| from_env(provider).api_key.is_some());
+    let key = key.map_or_else(String::new, |provider| {
+        let variable = key_variable(provider).unwrap_or("a key");
+        format!("\n{variable} is set: name a model to use it, e.g. `--model {provider}/NAME`.")
+    });
     ui.warning(&format!(
         "nothing is configured and no Ollama answers at {OLLAMA_URL}, so this is the offline \
          demonstration, not a model. To use one, see `threadline --help`.{key}"
@@ -196,6 +204,20 @@ fn usable(provider: &str) -> Option<ProviderConfig> {
     let config = from_env(provider);
     let set_up = provider == OFFLINE || config.api_key.is_some() || config.base_url.is_some();
     set_up.then_some(config)
+}
+
+/// Applies what `config.toml` says of a provider.
+fn tune(settings: &Settings, config: &mut ProviderConfig) {
+    let Some(file) = settings.file.providers.get(&config.provider) else {
+        return;
+    };
+    if config.base_url.is_none() {
+        config.base_url.clone_from(&file.base_url);
+    }
+    config.max_output_tokens = file.max_output_tokens;
+    config.thinking = file.thinking.map(Into::into);
+    config.reasoning_effort.clone_from(&file.reasoning_effort);
+    config.reasoning_summary.clone_from(&file.reasoning_summary);
 }
 
 fn config_failure(error: ConfigError) -> Failure {

@@ -22,6 +22,8 @@ pub(crate) struct Renderer {
     gone: bool,
     /// Text of this step was streamed already.
     streamed: bool,
+    /// Text of this run was printed.
+    said: bool,
     /// The last text on standard output did not end its line.
     open_line: bool,
 }
@@ -33,6 +35,7 @@ impl Renderer {
             json,
             gone: false,
             streamed: false,
+            said: false,
             open_line: false,
         }
     }
@@ -79,7 +82,14 @@ impl Renderer {
                 let decision = decision.as_str().unwrap_or("decided").replace('_', " ");
                 self.note(&format!("  {decision} by {by}"));
             }
-            RunEvent::RunFinished { .. } | RunEvent::Error(_) => self.end_line(),
+            RunEvent::RunFinished { answer, .. } => {
+                // What no model said, as that the history was made shorter.
+                if !self.said {
+                    self.text(answer);
+                }
+                self.end_line();
+            }
+            RunEvent::Error(_) => self.end_line(),
         }
     }
 
@@ -131,6 +141,15 @@ impl Renderer {
                     text::line(&result.name, SHOWN)
                 ));
             }
+            Payload::CompactionSummary(summary) => {
+                let after = summary
+                    .tokens_after
+                    .map_or(String::new(), |after| format!(" to {after}"));
+                self.note(&format!(
+                    "  the history was compacted: from about {}{after} tokens",
+                    summary.tokens_before
+                ));
+            }
             Payload::ModelRetry(trouble) => {
                 let wait = trouble.delay_ms.unwrap_or(0) / 1000;
                 self.note(&format!(
@@ -146,6 +165,7 @@ impl Renderer {
         if text.is_empty() {
             return;
         }
+        self.said = true;
         let text = self.ui.foreign(text);
         self.write(&text);
         self.open_line = !text.ends_with('\n');

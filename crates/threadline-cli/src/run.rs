@@ -6,13 +6,14 @@ use std::{
 };
 
 use threadline_agent::{
-    self as agent, Agents, AgentsConfig, Approver, ResumeOptions, RunEvent, RunInput, Started,
+    self as agent, Agents, AgentsConfig, Approver, COMPACT_COMMAND, ResumeOptions, RunEvent,
+    RunInput, Started,
 };
 use threadline_session::{SessionId, payload::EndReason};
 use threadline_store::{ListFilter, SessionStore};
 
 use crate::{
-    args::Run,
+    args::{Compact, Run},
     ask::Asker,
     failure::{Exit, Failure, Outcome},
     providers,
@@ -66,6 +67,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     };
     apply_defaults(settings, &mut config);
     let agents = Agents::new(config);
+    let images = images(&args.image)?;
     let input = RunInput {
         task,
         goal: args.goal,
@@ -76,6 +78,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         sandbox_mode: args.sandbox.map(Into::into),
         cwd: args.cwd.is_some().then_some(cwd),
         max_steps: args.max_steps,
+        images,
         idempotency_key: args.idempotency_key,
     };
     let cancel = signals::listen(ui)?;
@@ -135,8 +138,31 @@ async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
     exit
 }
 
-/// Sets what new sessions run under.
+/// Runs the turn that makes the history of a session shorter.
+pub(crate) async fn compact(ui: Ui, settings: &Settings, args: Compact) -> Outcome<Exit> {
+    let args = Run {
+        task: Some(COMPACT_COMMAND.into()),
+        session: Some(args.id),
+        take_over: args.take_over,
+        json: args.json,
+        ..Run::default()
+    };
+    run(ui, settings, args).await
+}
+
+fn images(paths: &[PathBuf]) -> Outcome<Vec<Vec<u8>>> {
+    let read = |path: &PathBuf| {
+        std::fs::read(path)
+            .map_err(|error| Failure::usage(format!("the image {}: {error}", path.display())))
+    };
+    paths.iter().map(read).collect()
+}
+
+/// Sets what new sessions run under, what models take and cost, and what runs may use.
 pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) {
+    config.compaction = settings.compaction();
+    config.prices = settings.prices();
+    config.limits = settings.file.limits.into();
     if let Some(policy) = settings.file.approval {
         config.defaults.approval_policy = policy;
     }
@@ -279,6 +305,13 @@ pub(crate) fn finished(ui: Ui, id: &SessionId, reason: &EndReason) -> Exit {
         EndReason::MaxTokens => (
             Exit::Failed,
             "the model reached its output limit".to_owned(),
+            Some(format!(
+                "go on with `threadline run --session {id} \"go on\"`"
+            )),
+        ),
+        EndReason::Limit { message, .. } => (
+            Exit::Failed,
+            format!("the run was ended: {message}"),
             Some(format!(
                 "go on with `threadline run --session {id} \"go on\"`"
             )),

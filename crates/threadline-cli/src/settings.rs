@@ -1,11 +1,16 @@
 //! Settings: flags first, then the environment, then `config.toml`, then defaults.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
+    num::NonZeroU64,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Deserialize;
+use threadline_agent::{CompactionOptions, Price, Prices, RunLimits};
+use threadline_model::Thinking;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
 
 use crate::{
@@ -24,6 +29,115 @@ pub(crate) struct File {
     pub(crate) approval: Option<ApprovalPolicy>,
     pub(crate) sandbox: Option<SandboxMode>,
     pub(crate) store: Option<String>,
+    /// Tokens that models take at once.
+    pub(crate) context_tokens: Option<NonZeroU64>,
+    /// What holds for one model, by `provider/name`.
+    #[serde(default)]
+    pub(crate) models: BTreeMap<String, ModelFile>,
+    /// What holds for one provider.
+    #[serde(default)]
+    pub(crate) providers: BTreeMap<String, ProviderFile>,
+    /// What runs and sessions may use.
+    #[serde(default)]
+    pub(crate) limits: LimitsFile,
+}
+
+/// What `config.toml` may say of one provider.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProviderFile {
+    pub(crate) base_url: Option<String>,
+    pub(crate) max_output_tokens: Option<u32>,
+    pub(crate) thinking: Option<ThinkingFile>,
+    pub(crate) reasoning_effort: Option<String>,
+    pub(crate) reasoning_summary: Option<String>,
+}
+
+/// How much the model thinks: `"adaptive"`, or a number of tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum ThinkingFile {
+    Tokens(u32),
+    Word(ThinkingWord),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ThinkingWord {
+    Adaptive,
+}
+
+impl From<ThinkingFile> for Thinking {
+    fn from(file: ThinkingFile) -> Self {
+        match file {
+            ThinkingFile::Tokens(tokens) => Self::Budget(tokens),
+            ThinkingFile::Word(ThinkingWord::Adaptive) => Self::Adaptive,
+        }
+    }
+}
+
+/// What `config.toml` may say of limits; what it does not name has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitsFile {
+    /// Seconds of a run.
+    pub(crate) run_seconds: Option<NonZeroU64>,
+    pub(crate) run_tokens: Option<u64>,
+    pub(crate) session_tokens: Option<u64>,
+    pub(crate) run_cost: Option<f64>,
+    pub(crate) session_cost: Option<f64>,
+    /// Times that the same calls with the same outcome may follow each other; 0 does not look.
+    pub(crate) repeated_steps: Option<u32>,
+}
+
+impl From<LimitsFile> for RunLimits {
+    fn from(file: LimitsFile) -> Self {
+        let standard = Self::default();
+        Self {
+            time: file
+                .run_seconds
+                .map(|seconds| Duration::from_secs(seconds.get())),
+            run_tokens: file.run_tokens,
+            session_tokens: file.session_tokens,
+            run_cost: file.run_cost,
+            session_cost: file.session_cost,
+            repeated_steps: match file.repeated_steps {
+                Some(0) => None,
+                None => standard.repeated_steps,
+                times => times,
+            },
+        }
+    }
+}
+
+/// What `config.toml` may say of one model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModelFile {
+    /// Tokens that it takes at once.
+    pub(crate) context_tokens: Option<NonZeroU64>,
+    /// What a million tokens cost.
+    pub(crate) price: Option<PriceFile>,
+}
+
+/// What a million tokens of a model cost.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PriceFile {
+    pub(crate) input: f64,
+    /// Of cached input; as `input` when it is not said.
+    pub(crate) cached_input: Option<f64>,
+    pub(crate) output: f64,
+}
+
+impl From<PriceFile> for Price {
+    fn from(file: PriceFile) -> Self {
+        Self {
+            input: file.input,
+            cached_input: file.cached_input.unwrap_or(file.input),
+            output: file.output,
+        }
+    }
 }
 
 /// All settings of one call of the program.
@@ -56,6 +170,32 @@ impl Settings {
             address,
             beside,
         })
+    }
+
+    /// Returns what models take at once: the flag says it of all, else the file of each or of all.
+    pub(crate) fn compaction(&self) -> CompactionOptions {
+        let standard = CompactionOptions::default();
+        if let Some(tokens) = self.flags.context_tokens {
+            return CompactionOptions {
+                context_tokens: tokens.get(),
+                ..standard
+            };
+        }
+        let all = self.file.context_tokens.map(NonZeroU64::get);
+        let each = self.file.models.iter();
+        CompactionOptions {
+            context_tokens: all.unwrap_or(standard.context_tokens),
+            models: each
+                .filter_map(|(name, of)| Some((name.clone(), of.context_tokens?.get())))
+                .collect(),
+        }
+    }
+
+    /// Returns what models cost.
+    pub(crate) fn prices(&self) -> Prices {
+        let each = self.file.models.iter();
+        each.filter_map(|(name, of)| Some((name.clone(), of.price?.into())))
+            .collect()
     }
 }
 
@@ -102,13 +242,20 @@ fn read_file(path: &Path) -> Outcome<File> {
 
 /// Returns the settings, or the line and what is wrong with it.
 fn parse_file(text: &str) -> Result<File, (Option<usize>, String)> {
-    toml::from_str(text).map_err(|error| {
+    let file: File = toml::from_str(text).map_err(|error| {
         let line = error
             .span()
             .and_then(|span| text.get(..span.start))
             .map(|before| before.matches('\n').count() + 1);
         (line, error.message().trim().replace('\n', " "))
-    })
+    })?;
+    match file.models.keys().find(|name| !name.contains('/')) {
+        Some(name) => Err((
+            None,
+            format!("`{name}` is no model: write `[models.\"PROVIDER/{name}\"]`"),
+        )),
+        None => Ok(file),
+    }
 }
 
 fn store_address(
@@ -160,6 +307,53 @@ mod tests {
         assert!(parse_file("model = 3").is_err());
         let file = parse_file("approval = \"never\"\nsandbox = \"read_only\"").unwrap();
         assert_eq!(file.sandbox, Some(SandboxMode::ReadOnly));
+    }
+
+    #[test]
+    fn limits_prices_and_what_a_provider_is_asked_are_read() {
+        let file = parse_file(
+            "[limits]\nrun_seconds = 60\nrepeated_steps = 0\n\
+             [models.\"a/m\"]\nprice = { input = 3.0, output = 15.0 }\n\
+             [providers.anthropic]\nthinking = 2048\n[providers.b]\nthinking = \"adaptive\"\n",
+        )
+        .unwrap();
+        let limits = RunLimits::from(file.limits);
+        assert_eq!(limits.time, Some(Duration::from_secs(60)));
+        assert_eq!(limits.repeated_steps, None);
+        let price = Price::from(file.models["a/m"].price.unwrap());
+        assert!((price.cached_input - 3.0).abs() < f64::EPSILON);
+        let thinking = |name: &str| file.providers[name].thinking.map(Thinking::from);
+        assert_eq!(thinking("anthropic"), Some(Thinking::Budget(2048)));
+        assert_eq!(thinking("b"), Some(Thinking::Adaptive));
+        assert!(parse_file("[limits]\nrun_hours = 1").is_err());
+    }
+
+    #[test]
+    fn the_context_of_a_model_is_said_by_the_flag_or_of_it_or_of_all() {
+        let text = "context_tokens = 100\n[models.\"a/org/m\"]\ncontext_tokens = 7\n";
+        let mut settings = Settings {
+            flags: Common::default(),
+            file: parse_file(text).unwrap(),
+            address: Address::Jsonl("/x".into()),
+            beside: None,
+        };
+        let of = |settings: &Settings, name: &str| settings.compaction().tokens_of("a", name);
+        assert_eq!(of(&settings, "org/m"), 7);
+        assert_eq!(of(&settings, "other"), 100);
+        settings.flags.context_tokens = NonZeroU64::new(9);
+        assert_eq!(of(&settings, "org/m"), 9);
+        for wrong in [
+            "context_tokens = 0",
+            "[models.\"a/m\"]\ncontext = 1",
+            "[models.m]\ncontext_tokens = 1",
+        ] {
+            assert!(parse_file(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(of(&settings, "m"), 9);
+        settings.flags.context_tokens = None;
+        settings.file = File::default();
+        let standard = CompactionOptions::default().context_tokens;
+        assert_eq!(of(&settings, "m"), standard);
     }
 
     #[test]

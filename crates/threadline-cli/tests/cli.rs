@@ -17,6 +17,8 @@ mod branch;
 mod full;
 #[path = "cli/repair.rs"]
 mod repair;
+#[path = "cli/replay.rs"]
+mod replay;
 #[path = "cli/resume.rs"]
 mod resume;
 #[path = "cli/serve.rs"]

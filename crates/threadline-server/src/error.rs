@@ -6,11 +6,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
-use threadline_agent::{AnswerError, Failure, StartError};
+use threadline_agent::{AnswerError, Failure, OfferError, QueueError, StartError};
 use threadline_session::RequestError;
 use threadline_store::{
-    AppendError, BlobError, CreateError, DeleteError, ForkError, ListError, MoveError, OpenError,
-    ReadError, UpdateError, error_chain,
+    AppendError, BackendError, BlobError, CreateError, DeleteError, ForkError, ListError,
+    MoveError, OpenError, ReadError, UpdateError, error_chain,
 };
 
 macro_rules! codes {
@@ -81,6 +81,10 @@ codes! {
     AlreadyExists = "already_exists", CONFLICT;
     /// The session has no run here.
     NotRunning = "not_running", CONFLICT;
+    /// The message was delivered or withdrawn already.
+    NotWaiting = "not_waiting", CONFLICT;
+    /// Too many messages wait.
+    QueueFull = "queue_full", CONFLICT;
     /// The question was answered already.
     AlreadyDecided = "already_decided", CONFLICT;
     /// The session has a run in this process.
@@ -203,12 +207,21 @@ impl IntoResponse for Problem {
     }
 }
 
+/// A storage that fails because it is full says so: the client can do something about it.
+fn storage_code(error: &BackendError) -> Code {
+    if error.is_full() {
+        Code::StorageFull
+    } else {
+        Code::StorageError
+    }
+}
+
 fn read_code(error: &ReadError) -> Code {
     match error {
         ReadError::NotFound { .. } => Code::SessionNotFound,
         ReadError::Corrupt { .. } => Code::Damaged,
         ReadError::Unsupported { .. } => Code::Unsupported,
-        ReadError::Backend(_) => Code::StorageError,
+        ReadError::Backend(error) => storage_code(error),
     }
 }
 
@@ -246,12 +259,14 @@ fn start_code(error: &StartError) -> Code {
         StartError::Create(error) => match error {
             CreateError::AlreadyExists { .. } => Code::AlreadyExists,
             CreateError::Header(_) => Code::Internal,
-            CreateError::Backend(_) => Code::StorageError,
+            CreateError::Backend(error) => storage_code(error),
         },
         StartError::Append(error) => append_code(error),
         StartError::MissingFolder { .. } => Code::MissingFolder,
         StartError::UnknownProvider { .. } => Code::UnknownProvider,
-        StartError::Internal(_) => Code::Internal,
+        StartError::Image { .. } => Code::InvalidInput,
+        StartError::Blob(BlobError::Backend(error)) => storage_code(error),
+        StartError::Blob(_) | StartError::Internal(_) => Code::Internal,
     }
 }
 
@@ -283,11 +298,36 @@ impl From<StartError> for Problem {
     }
 }
 
+impl From<QueueError> for Problem {
+    fn from(error: QueueError) -> Self {
+        let code = match error {
+            QueueError::Start(error) => return error.into(),
+            QueueError::Empty => return Self::new(Code::EmptyTask, error.to_string()).at("text"),
+            QueueError::TooLong { .. } => {
+                return Self::new(Code::TooLarge, error.to_string()).at("text");
+            }
+            QueueError::Full => Code::QueueFull,
+            QueueError::NotWaiting { .. } => Code::NotWaiting,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<OfferError> for Problem {
+    fn from(error: OfferError) -> Self {
+        match error {
+            OfferError::Answer(error) => error.into(),
+            OfferError::Read(error) => error.into(),
+            OfferError::Start(error) => error.into(),
+        }
+    }
+}
+
 impl From<ListError> for Problem {
     fn from(error: ListError) -> Self {
-        match error {
+        match &error {
             ListError::Cursor => Self::field("cursor", error.to_string()),
-            ListError::Backend(_) => Self::new(Code::StorageError, error_chain(&error)),
+            ListError::Backend(cause) => Self::new(storage_code(cause), error_chain(&error)),
         }
     }
 }
@@ -314,7 +354,7 @@ impl From<DeleteError> for Problem {
             DeleteError::Locked { holder, .. } => {
                 Self::new(Code::Locked, error.to_string()).hint(format!("end {holder} first"))
             }
-            DeleteError::Backend(_) => Self::new(Code::StorageError, error_chain(&error)),
+            DeleteError::Backend(cause) => Self::new(storage_code(cause), error_chain(&error)),
         }
     }
 }
@@ -359,10 +399,10 @@ impl From<MoveError> for Problem {
 
 impl From<BlobError> for Problem {
     fn from(error: BlobError) -> Self {
-        let code = match error {
+        let code = match &error {
             BlobError::NotFound { .. } => Code::BlobNotFound,
             BlobError::Damaged { .. } => Code::Damaged,
-            BlobError::Backend(_) => Code::StorageError,
+            BlobError::Backend(error) => storage_code(error),
             BlobError::TooLarge { .. } => Code::Internal,
         };
         Self::new(code, error_chain(&error))
@@ -422,6 +462,24 @@ mod tests {
         ] {
             assert_eq!(start_code(&error).as_str(), error.code());
         }
+    }
+
+    #[test]
+    fn a_storage_without_room_is_said_to_be_full_whatever_was_being_done() {
+        let error = |kind: std::io::ErrorKind| BackendError::new("x", std::io::Error::from(kind));
+        let all = |kind| {
+            [
+                Problem::from(BlobError::Backend(error(kind))),
+                Problem::from(UpdateError::Read(ReadError::Backend(error(kind)))),
+                Problem::from(StartError::Create(CreateError::Backend(error(kind)))),
+                Problem::from(DeleteError::Backend(error(kind))),
+                Problem::from(ListError::Backend(error(kind))),
+            ]
+            .map(|problem| problem.code)
+        };
+        assert_eq!(all(std::io::ErrorKind::StorageFull), [Code::StorageFull; 5]);
+        let other = std::io::ErrorKind::PermissionDenied;
+        assert_eq!(all(other), [Code::StorageError; 5]);
     }
 
     #[test]

@@ -6,11 +6,11 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use serde_json::{Map, Value};
-use threadline_agent::{Answer, RunInput};
+use threadline_agent::{Answer, QueueInput, RunInput};
 use threadline_session::{
     SessionId,
     limits::MAX_KEY_BYTES,
-    payload::{ApprovalPolicy, SandboxMode},
+    payload::{ApprovalPolicy, Delivery, SandboxMode},
 };
 use threadline_store::{SessionStatus, SummaryPatch};
 
@@ -152,6 +152,10 @@ pub(crate) const SANDBOXES: [(&str, SandboxMode); 3] = [
     ("danger_full_access", SandboxMode::DangerFullAccess),
 ];
 
+const DELIVERIES: [(&str, Delivery); 2] = [
+    ("after_turn", Delivery::AfterTurn),
+    ("next_step", Delivery::NextStep),
+];
 const ANSWERS: [(&str, Answer); 3] = [
     ("approve", Answer::Approve),
     ("approve_for_session", Answer::ApproveForSession),
@@ -195,6 +199,7 @@ impl AgentInput {
             })?),
         };
         let run = RunInput {
+            images: Vec::new(),
             task,
             goal: fields.text("goal")?,
             context: fields.text("context")?,
@@ -263,6 +268,18 @@ pub(crate) fn fork_at(body: &[u8]) -> Result<Option<u64>, Problem> {
 pub(crate) fn rewind_to(body: &[u8]) -> Result<u64, Problem> {
     let to = Fields::parse(body, &["to"])?.seq("to")?;
     to.ok_or_else(|| missing("to"))
+}
+
+/// Reads a message for the queue.
+pub(crate) fn queue(body: &[u8]) -> Result<QueueInput, Problem> {
+    let mut fields = Fields::parse(body, &["text", "delivery", "messageId"])?;
+    let text = fields.text("text")?.ok_or_else(|| missing("text"))?;
+    let delivery = fields.choice("delivery", &DELIVERIES)?.unwrap_or_default();
+    Ok(QueueInput {
+        text,
+        delivery,
+        message_id: fields.text("messageId")?,
+    })
 }
 
 fn tag(value: Value) -> Result<String, Problem> {

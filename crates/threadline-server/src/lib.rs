@@ -18,6 +18,7 @@ mod meta;
 mod metrics;
 mod openapi;
 mod page;
+mod queue;
 mod routes;
 mod runs;
 mod schemas;

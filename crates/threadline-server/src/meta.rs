@@ -2,7 +2,7 @@
 
 use axum::{Extension, Json, extract::State};
 use serde::Serialize;
-use threadline_agent::{Answered, ApprovalInfo};
+use threadline_agent::{AnswerError, Answered, ApprovalInfo, RunInput};
 use threadline_session::{
     RunId,
     payload::{ApprovalPolicy, SandboxMode},
@@ -10,8 +10,9 @@ use threadline_session::{
 
 use crate::{
     auth::Caller,
-    error::Problem,
+    error::{Code, Problem},
     input::{self, Body, Params, Path},
+    runs,
     state::Shared,
 };
 
@@ -33,9 +34,12 @@ pub(crate) async fn approvals(
         .get("runId")
         .map(|id| run_id("runId", id))
         .transpose()?;
-    Ok(Json(Approvals {
-        approvals: shared.agents.approvals().waiting(run.as_ref()),
-    }))
+    let mut approvals = shared.agents.approvals().waiting(run.as_ref());
+    // Questions of runs that died with their process are offered again.
+    let mut offers = shared.agents.offers().await?;
+    offers.retain(|offer| run.as_ref().is_none_or(|run| offer.run_id == *run));
+    approvals.extend(offers);
+    Ok(Json(Approvals { approvals }))
 }
 
 #[derive(Debug, Serialize)]
@@ -57,8 +61,42 @@ pub(crate) async fn decide(
         by: caller.name().into(),
         comment,
     };
-    shared.agents.approvals().answer(&run, &call, answered)?;
+    let board = shared.agents.approvals();
+    match board.answer(&run, &call, answered.clone()) {
+        Err(AnswerError::NotFound { .. }) => offer(&shared, run, call, answered).await?,
+        other => other?,
+    }
     Ok(Json(Decided { decision: answer }))
+}
+
+/// Answers a question that outlived its process.
+async fn offer(
+    shared: &Shared,
+    run: RunId,
+    call: String,
+    answered: Answered,
+) -> Result<(), Problem> {
+    let offers = shared.agents.offers().await?;
+    let session = offers
+        .into_iter()
+        .find(|offer| offer.run_id == run && offer.tool_call_id == call)
+        .map(|offer| offer.session_id);
+    shared.open()?;
+    let mut input = RunInput::default();
+    runs::bound(shared, session.as_ref(), &mut input).await?;
+    // A client that goes away in the middle must not leave a turn behind that nobody drives.
+    let agents = shared.agents.clone();
+    let task = tokio::spawn(async move { agents.answer_offer(&run, &call, answered, input).await });
+    let begun = task.await.map_err(|error| {
+        Problem::new(Code::Internal, format!("starting the run broke: {error}"))
+    })??;
+    if let Some(run) = begun {
+        shared.metrics.run_started();
+        if shared.stopping.is_cancelled() {
+            run.cancel();
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Serialize)]

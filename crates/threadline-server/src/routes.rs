@@ -2,7 +2,9 @@
 
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
-use crate::{branches, error::Code, events, meta, metrics, openapi, runs, sessions, state::Shared};
+use crate::{
+    branches, error::Code, events, meta, metrics, openapi, queue, runs, sessions, state::Shared,
+};
 
 /// What an answer's body is.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +120,7 @@ pub(crate) fn table() -> Vec<Route> {
     let mut table = running();
     table.extend(listing());
     table.extend(branching());
+    table.extend(queueing());
     table.extend(reading());
     table.extend(debugging());
     table.extend(other());
@@ -322,6 +325,73 @@ fn branching() -> Vec<Route> {
             (200, Content::Bytes),
         )
         .errors(&[Code::SessionNotFound, Code::BlobNotFound, Code::Damaged]),
+    ]
+}
+
+fn queueing() -> Vec<Route> {
+    let opening = [
+        Code::SessionNotFound,
+        Code::Locked,
+        Code::Fenced,
+        Code::Damaged,
+        Code::Unsupported,
+        Code::StorageFull,
+    ];
+    let beginning = [
+        Code::UnknownProvider,
+        Code::MissingFolder,
+        Code::ShuttingDown,
+    ];
+    vec![
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/queue"),
+            get(queue::show),
+            (
+                "listQueue",
+                "Lists the messages that wait for their turn, in order.",
+            ),
+            (200, Content::Json("Queue")),
+        )
+        .errors(&[Code::SessionNotFound, Code::Damaged, Code::Unsupported]),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/queue"),
+            post(queue::add),
+            (
+                "queueMessage",
+                "Queues a message, durably: it is delivered once, after the turn or at its next \
+                 step, also when this server dies meanwhile. With the `messageId` of one that \
+                 still waits it takes its place. A session without a run begins to work on it.",
+            ),
+            (202, Content::Json("Queued")),
+        )
+        .body("QueueInput")
+        .errors(&[
+            Code::EmptyTask,
+            Code::TooLarge,
+            Code::QueueFull,
+            Code::NotWaiting,
+        ])
+        .errors(&opening)
+        .errors(&beginning),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/queue/deliver"),
+            post(queue::deliver),
+            (
+                "deliverQueue",
+                "Begins to work on what waits, as after a restart of the server.",
+            ),
+            (202, Content::Json("Delivered")),
+        )
+        .errors(&opening)
+        .errors(&beginning),
+        Route::new(
+            ("delete", "/api/agent/sessions/{id}/queue/{messageId}"),
+            delete(queue::drop),
+            ("withdrawMessage", "Withdraws a message that still waits."),
+            (204, Content::Empty),
+        )
+        .errors(&[Code::NotWaiting])
+        .errors(&opening),
     ]
 }
 

@@ -128,7 +128,7 @@ fn check_ceiling(input: &RunInput, ceiling: Bounds) -> Result<(), Problem> {
 }
 
 /// Cuts what the session or the defaults bring along down to the ceiling.
-async fn bound(
+pub(crate) async fn bound(
     shared: &Inside,
     session: Option<&SessionId>,
     input: &mut RunInput,

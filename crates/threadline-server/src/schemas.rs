@@ -106,6 +106,15 @@ fn inputs() -> Named {
         ("ForkInput", object(&[("at?", or_null(whole()))])),
         ("RewindInput", object(&[("to", whole())])),
         (
+            "QueueInput",
+            object(&[
+                ("text", text()),
+                ("delivery?", is("Delivery")),
+                ("messageId?", text()),
+            ]),
+        ),
+        ("Delivery", one_of(&["after_turn", "next_step"])),
+        (
             "DecisionInput",
             object(&[("decision", is("Decision")), ("comment?", or_null(text()))]),
         ),
@@ -524,6 +533,26 @@ fn rest() -> Named {
                 ("closed", whole()),
             ]),
         ),
+        (
+            "Queue",
+            object(&[(
+                "messages",
+                list(object(&[
+                    ("messageId", text()),
+                    ("text", text()),
+                    ("delivery", is("Delivery")),
+                ])),
+            )]),
+        ),
+        (
+            "Queued",
+            object(&[
+                ("messageId", text()),
+                ("seq", whole()),
+                ("runId", or_null(text())),
+            ]),
+        ),
+        ("Delivered", object(&[("runId", or_null(text()))])),
         ("Moved", object(&[("toSeq", whole()), ("seq", whole())])),
         (
             "Approvals",

@@ -83,6 +83,13 @@ export const api = {
     await request(`${session(id)}/cancel`, { method: "POST" });
   },
 
+  /** Calls of a run about which a person is asked, also when the process that asked has died. */
+  async askedCalls(runId: string): Promise<string[]> {
+    const answer = await request(`/approvals?runId=${encodeURIComponent(runId)}`);
+    const { approvals } = (await answer.json()) as { approvals: { toolCallId: string }[] };
+    return approvals.map((approval) => approval.toolCallId);
+  },
+
   async decide(runId: string, callId: string, decision: Decision, comment: string): Promise<void> {
     const path = `/approvals/${encodeURIComponent(runId)}/${encodeURIComponent(callId)}`;
     await request(path, send("POST", comment === "" ? { decision } : { decision, comment }));

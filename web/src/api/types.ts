@@ -183,7 +183,7 @@ export interface HeadItem extends ItemBase {
 
 export interface NoticeItem extends ItemBase {
   kind: "notice";
-  type: "model/retry" | "model/error";
+  type: "model/retry" | "model/error" | "item/rejected";
   message: string;
   attempt?: number;
   status?: number;

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { api } from "../api/client";
 import { toHuman, type HumanError } from "../api/problem";
 import type { Approval, Decision } from "../api/types";
@@ -56,6 +56,35 @@ export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps)
         </Choice>
       </div>
       {error !== null && <ErrorBanner error={error} onDismiss={() => setError(null)} />}
+    </div>
+  );
+}
+
+/**
+ * A question whose process died before anyone answered. The server says whether it is still open:
+ * it is not once somebody has gone on with the session.
+ */
+export function OfferBox(props: ApprovalBoxProps) {
+  const { runId, callId } = props;
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    let current = true;
+    api.askedCalls(runId).then(
+      (calls) => {
+        if (current) setOpen(calls.includes(callId));
+      },
+      // The note above says what became of it; there is nothing more to offer.
+      () => undefined,
+    );
+    return () => {
+      current = false;
+    };
+  }, [runId, callId]);
+  if (!open) return null;
+  return (
+    <div data-testid="offer">
+      <p className="quiet">The server stopped before anyone answered. The call was not made.</p>
+      <ApprovalBox {...props} />
     </div>
   );
 }

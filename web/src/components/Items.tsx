@@ -173,6 +173,14 @@ function Compaction({ item }: { item: CompactionItem }) {
 
 function Notice({ item }: { item: NoticeItem }) {
   const retry = item.type === "model/retry";
+  if (item.type === "item/rejected") {
+    return (
+      <p className="notice">
+        <Icon name="warning" />
+        <span>Left out of the conversation with this model from here on: {item.message}</span>
+      </p>
+    );
+  }
   return (
     <p className={retry ? "notice" : "notice bad"}>
       <Icon name="warning" />

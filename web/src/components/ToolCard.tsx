@@ -3,7 +3,7 @@ import type { Outcome, ToolItem } from "../api/types";
 import { duration } from "../model/format";
 import { callHeadline, prettyJson, revealControls, terminalText, textOfContent } from "../model/text";
 import { useNow } from "../hooks/useNow";
-import { ApprovalBox, ApprovalNote } from "./ApprovalBox";
+import { ApprovalBox, ApprovalNote, OfferBox } from "./ApprovalBox";
 import { CappedText } from "./CappedText";
 import { Icon } from "./Icon";
 
@@ -44,6 +44,9 @@ export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardPr
         <ApprovalBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
       )}
       {!asking && item.approval !== null && <ApprovalNote approval={item.approval} />}
+      {item.approval?.decision === "expired" && item.outcome === "not_started" && (
+        <OfferBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
+      )}
       <Output item={item} />
     </div>
   );

@@ -7,6 +7,8 @@
 mod plan;
 mod render;
 
+use std::collections::BTreeMap;
+
 use futures_util::StreamExt as _;
 use threadline_model::{ModelError, ModelEvent};
 use threadline_session::{
@@ -28,16 +30,31 @@ use plan::{Plan, Unit};
 const ALGORITHM: &str = "threadline/1";
 
 /// When and how far the history is compacted.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionOptions {
-    /// Tokens that the models in use take at once, request and answer together.
+    /// Tokens that models take at once, request and answer together.
     pub context_tokens: u64,
+    /// The same of single models, by `provider/model`.
+    pub models: BTreeMap<String, u64>,
+}
+
+impl CompactionOptions {
+    /// Returns the tokens that a model takes at once.
+    #[must_use]
+    pub fn tokens_of(&self, provider: &str, model: &str) -> u64 {
+        let name = format!("{provider}/{model}");
+        self.models
+            .get(&name)
+            .copied()
+            .unwrap_or(self.context_tokens)
+    }
 }
 
 impl Default for CompactionOptions {
     fn default() -> Self {
         Self {
             context_tokens: CONTEXT_TOKENS,
+            models: BTreeMap::new(),
         }
     }
 }
@@ -50,9 +67,10 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    pub(crate) fn new(options: CompactionOptions) -> Self {
+    /// Starts with what a model takes at once, in tokens.
+    pub(crate) fn new(tokens: u64) -> Self {
         Self {
-            limit: options.context_tokens.max(1),
+            limit: tokens.max(1),
             per_byte: TOKENS_PER_BYTE,
         }
     }
@@ -259,11 +277,11 @@ impl Driver {
             temperature: None,
         };
         let mut stream = self.provider().stream(request);
-        let cancel = self.cancel().clone();
+        let halt = self.halt().clone();
         loop {
             let event = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(Stop::End(EndReason::Cancelled)),
+                () = halt.cancelled() => return Err(self.halted()),
                 event = stream.next() => event,
             };
             match event {

@@ -7,6 +7,8 @@ use threadline_session::{
     payload::{AssistantPart, ContentPart, SeqRange, UserSource},
 };
 
+use crate::context;
+
 /// Rough size of what surrounds an item's text in a request, in bytes.
 const AROUND: usize = 64;
 /// What an image counts for, in bytes of text: providers take one to two thousand tokens.
@@ -32,16 +34,15 @@ impl Unit {
         }
     }
 
-    /// Returns what a message of the harness is about: its text up to the colon.
-    fn subject(&self) -> Option<&str> {
-        let Some(Item::User(message)) = self.items.first() else {
-            return None;
+    /// Returns what a message of the harness is about.
+    fn subjects(&self) -> impl Iterator<Item = &str> {
+        let content = match self.items.first() {
+            Some(Item::User(message)) if message.source == UserSource::Context => {
+                message.content.as_slice()
+            }
+            _ => &[],
         };
-        let [ContentPart::Text { text }, ..] = message.content.as_slice() else {
-            return None;
-        };
-        let (subject, _) = text.split_once(':')?;
-        (message.source == UserSource::Context).then_some(subject)
+        content.iter().filter_map(context::subject)
     }
 }
 
@@ -134,11 +135,10 @@ impl Plan {
         let mut keep: HashSet<u64> = newer.iter().map(|unit| unit.seq).collect();
         let person = |unit: &&Unit| unit.source().is_some_and(|s| s != UserSource::Context);
         keep.extend(units.iter().rev().find(person).map(|words| words.seq));
-        let mut told: HashSet<&str> = newer.iter().filter_map(Unit::subject).collect();
+        let mut told: HashSet<&str> = newer.iter().flat_map(Unit::subjects).collect();
         for unit in older.iter().rev() {
-            if let Some(subject) = unit.subject()
-                && told.insert(subject)
-            {
+            let news = unit.subjects().filter(|subject| told.insert(subject));
+            if news.count() > 0 {
                 keep.insert(unit.seq);
             }
         }

@@ -91,7 +91,7 @@ pub fn parse_arguments(text: &str) -> Result<Value, ArgumentError> {
     }
 }
 
-fn kind(value: &Value) -> &'static str {
+pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -239,6 +239,18 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    pub(crate) fn list(&self, field: &'static str) -> Result<Option<&'a [Value]>, ArgumentError> {
+        match self.value(field) {
+            None => Ok(None),
+            Some(Value::Array(list)) => Ok(Some(list)),
+            Some(other) => Err(ArgumentError::WrongType {
+                field,
+                wanted: "an array",
+                found: kind(other),
+            }),
+        }
+    }
+
     /// Returns a whole number between 1 and `most`.
     pub(crate) fn count(
         &self,
@@ -265,7 +277,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn check_path<'a>(field: &'static str, path: &'a str) -> Result<&'a str, ArgumentError> {
+pub(super) fn check_path<'a>(field: &'static str, path: &'a str) -> Result<&'a str, ArgumentError> {
     let problem = if path.is_empty() {
         "is empty".to_owned()
     } else if path.len() > PATH_BYTES {

@@ -1,36 +1,45 @@
-//! `edit`: an exact replacement in a file.
+//! `edit`: exact replacements in a file.
 
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use similar::TextDiff;
 use threadline_session::payload::ToolDefinition;
 
 use super::arguments::{self, Arguments, Field};
 use super::paths::{Access, PathRules};
 use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, failed, file, text};
-use crate::limits::{DIFF_BYTES, DIFF_TIME, FILE_BYTES, NEAR_LINES};
+use crate::limits::{DIFF_BYTES, DIFF_TIME, EDIT_PLACES, FILE_BYTES, NEAR_LINES};
 
-const FIELDS: [Field; 4] = [
-    Field::required(
-        "path",
-        "string",
-        "The file, relative to the working directory.",
-    ),
-    Field::required(
+const EDITS: &str = "edits";
+
+const PATH: Field = Field::required(
+    "path",
+    "string",
+    "The file, relative to the working directory.",
+);
+
+const REPLACEMENT: [Field; 3] = [
+    Field::optional(
         "old_string",
         "string",
         "The exact text to replace, with its white space and without line numbers.",
     ),
-    Field::required("new_string", "string", "What to put in its place."),
+    Field::optional("new_string", "string", "What to put in its place."),
     Field::optional(
         "replace_all",
         "boolean",
         "Whether to replace every occurrence; default false, and then there must be exactly one.",
     ),
 ];
+
+const SEVERAL: Field = Field::optional(
+    EDITS,
+    "array",
+    "Several replacements instead of one, made one after the other, all or none.",
+);
 
 /// Replaces exact text in a file and shows the difference.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +48,23 @@ pub struct Edit;
 #[async_trait]
 impl Tool for Edit {
     fn definition(&self) -> ToolDefinition {
-        arguments::definition(
+        let fields = fields();
+        let mut definition = arguments::definition(
             "edit",
             "Replaces an exact text in a file; it must occur exactly once unless `replace_all` is \
-             given. Returns the difference.",
-            &FIELDS,
-        )
+             given. Give `old_string` and `new_string`, or `edits` for several places. Returns \
+             the difference.",
+            &fields,
+        );
+        let mut one = arguments::definition("", "", &REPLACEMENT).parameters;
+        if let Some(required) = one.get_mut("required") {
+            *required = json!(["old_string", "new_string"]);
+        }
+        let several = definition.parameters.pointer_mut("/properties/edits");
+        if let Some(Value::Object(schema)) = several {
+            schema.insert("items".into(), one);
+        }
+        definition
     }
 
     fn effect(&self, _arguments: &Value) -> Effect {
@@ -64,99 +84,79 @@ impl Tool for Edit {
     }
 }
 
-struct Request {
-    path: String,
+fn fields() -> Vec<Field> {
+    let mut fields = vec![PATH];
+    fields.extend(REPLACEMENT);
+    fields.push(SEVERAL);
+    fields
+}
+
+/// One replacement.
+struct Replacement {
     old: String,
     new: String,
     all: bool,
 }
 
-impl Request {
-    fn parse(value: &Value) -> Result<Self, ArgumentError> {
-        let arguments = Arguments::new("edit", value, &FIELDS)?;
-        let request = Self {
-            path: arguments.path("path")?.to_owned(),
+impl Replacement {
+    fn parse(arguments: &Arguments<'_>) -> Result<Self, ArgumentError> {
+        let parsed = Self {
             old: arguments.string("old_string")?.to_owned(),
             new: arguments.string("new_string")?.to_owned(),
             all: arguments.flag("replace_all")?,
         };
-        if request.old.is_empty() {
+        if parsed.old.is_empty() {
             return Err(ArgumentError::Invalid {
                 field: "old_string",
                 problem: "is empty; use `write` to make a file".into(),
             });
         }
-        if request.old == request.new {
+        if parsed.old == parsed.new {
             return Err(ArgumentError::Invalid {
                 field: "new_string",
                 problem: "is the same as `old_string`, so nothing would change".into(),
             });
         }
-        Ok(request)
+        Ok(parsed)
     }
 
-    fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
-        let rules = PathRules::new(ctx)?;
-        let target = rules.resolve(Path::new(&self.path), Access::Write)?;
-        let name = text::printable(&self.path);
-        let before = self.read(&target)?;
-        let places = places(&before, &self.old);
+    /// Makes the replacement in a text. Returns how many there were.
+    fn apply(&self, name: &str, before: &str) -> Result<(String, usize), String> {
+        let (old, new) = if ends_in_carriage(before) {
+            // Models send line feeds; in such a file they stand for its line ends.
+            (with_carriage(&self.old), with_carriage(&self.new))
+        } else {
+            (self.old.clone(), self.new.clone())
+        };
+        let places = places(before, &old);
         match places.len() {
-            0 => return Err(ToolOutput::error(self.not_found(&before))),
+            0 => return Err(self.not_found(name, before)),
             1 => {}
             _ if self.all => {}
             count => {
-                return Err(ToolOutput::error(format!(
+                return Err(format!(
                     "`old_string` occurs {count} times in `{name}`, near {}; give more of the \
                      text around the one you mean, or set `replace_all`",
                     line_list(&places)
-                )));
+                ));
             }
         }
-        let after = before.replace(&self.old, &self.new);
-        if after.len() > FILE_BYTES {
-            return Err(ToolOutput::error(format!(
-                "`{name}` would have {} bytes; at most {FILE_BYTES} are written",
-                after.len()
-            )));
+        let count = before.matches(old.as_str()).count();
+        let bytes = (before.len() - count * old.len()).saturating_add(count * new.len());
+        if bytes > FILE_BYTES {
+            return Err(format!(
+                "`{name}` would have {bytes} bytes; at most {FILE_BYTES} are written"
+            ));
         }
-        let replaced = before.matches(self.old.as_str()).count();
-        // A cancelled call must not change anything after it was told to be over.
-        if ctx.cancel.is_cancelled() {
-            return Err(ToolOutput::cancelled());
-        }
-        file::replace(&target, after.as_bytes()).map_err(|e| failed("write", &self.path, &e))?;
-        let diff = diff(&name, &before, &after);
-        let times = if replaced == 1 { "time" } else { "times" };
-        Ok(ToolOutput::ok(format!(
-            "replaced {replaced} {times} in `{name}`\n{diff}"
-        )))
+        Ok((before.replace(&old, &new), count))
     }
 
-    fn read(&self, target: &Path) -> Result<String, ToolOutput> {
-        let fail = |error: io::Error| failed("edit", &self.path, &error);
-        let name = text::printable(&self.path);
-        let file = file::open_regular(target).map_err(fail)?;
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(fail)?;
-        if bytes.len() > FILE_BYTES {
-            return Err(ToolOutput::error(format!(
-                "`{name}` has more than {FILE_BYTES} bytes, too many for `edit`"
-            )));
-        }
-        // Replacing invalid bytes would change parts of the file that nobody asked to change.
-        String::from_utf8(bytes).map_err(|_| {
-            ToolOutput::error(format!("`{name}` is not UTF-8 text; it was not changed"))
-        })
-    }
-
-    fn not_found(&self, before: &str) -> String {
-        let name = text::printable(&self.path);
+    fn not_found(&self, name: &str, before: &str) -> String {
         let mut message = format!("`old_string` occurs 0 times in `{name}`");
-        if before.contains("\r\n") && before.contains(&self.old.replace('\n', "\r\n")) {
-            message.push_str("; the file's lines end in \\r\\n and those of `old_string` do not");
+        if before.contains("\r\n") && before.contains(&with_carriage(&self.old)) {
+            message.push_str(
+                "; some of the file's lines end in \\r\\n and those of `old_string` do not",
+            );
             return message;
         }
         let wanted = self
@@ -183,6 +183,113 @@ impl Request {
     }
 }
 
+/// Whether every line of a text ends in `\r\n`.
+fn ends_in_carriage(text: &str) -> bool {
+    let feeds = text.matches('\n').count();
+    feeds > 0 && text.matches("\r\n").count() == feeds
+}
+
+fn with_carriage(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\n', "\r\n")
+}
+
+struct Request {
+    path: String,
+    edits: Vec<Replacement>,
+}
+
+impl Request {
+    fn parse(value: &Value) -> Result<Self, ArgumentError> {
+        let arguments = Arguments::new("edit", value, &fields())?;
+        let path = arguments.path("path")?.to_owned();
+        let invalid = |problem: String| ArgumentError::Invalid {
+            field: EDITS,
+            problem,
+        };
+        let Some(list) = arguments.list(EDITS)? else {
+            let edits = vec![Replacement::parse(&arguments)?];
+            return Ok(Self { path, edits });
+        };
+        if arguments.optional_string("old_string")?.is_some()
+            || arguments.optional_string("new_string")?.is_some()
+        {
+            return Err(invalid(
+                "cannot be given together with `old_string` and `new_string`".into(),
+            ));
+        }
+        if list.is_empty() || list.len() > EDIT_PLACES {
+            return Err(invalid(format!(
+                "must have from 1 to {EDIT_PLACES} replacements, not {}",
+                list.len()
+            )));
+        }
+        let edits = list
+            .iter()
+            .zip(1..)
+            .map(|(edit, number)| {
+                Arguments::new("edit", edit, &REPLACEMENT)
+                    .and_then(|edit| Replacement::parse(&edit))
+                    .map_err(|error| invalid(format!("number {number}: {error}")))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { path, edits })
+    }
+
+    fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+        let rules = PathRules::new(ctx)?;
+        let target = rules.resolve(Path::new(&self.path), Access::Write)?;
+        let name = text::printable(&self.path);
+        let before = read("edit", &self.path, &target)?;
+        let mut after = before.clone();
+        let mut replaced = 0;
+        for (edit, number) in self.edits.iter().zip(1..) {
+            let (next, count) = edit.apply(&name, &after).map_err(|problem| {
+                ToolOutput::error(if self.edits.len() == 1 {
+                    problem
+                } else {
+                    format!("edit {number}: {problem}; nothing was changed")
+                })
+            })?;
+            after = next;
+            replaced += count;
+        }
+        if after == before {
+            return Err(ToolOutput::error(format!(
+                "the edits undo one another, so `{name}` would not change"
+            )));
+        }
+        // A cancelled call must not change anything after it was told to be over.
+        if ctx.cancel.is_cancelled() {
+            return Err(ToolOutput::cancelled());
+        }
+        file::replace(&target, after.as_bytes()).map_err(|e| failed("write", &self.path, &e))?;
+        let diff = diff(&name, &before, &after, DIFF_BYTES);
+        let times = if replaced == 1 { "time" } else { "times" };
+        Ok(ToolOutput::ok(format!(
+            "replaced {replaced} {times} in `{name}`\n{diff}"
+        )))
+    }
+}
+
+/// Reads a text file that a tool is to change.
+pub(super) fn read(tool: &str, path: &str, target: &Path) -> Result<String, ToolOutput> {
+    let fail = |error: io::Error| failed("edit", path, &error);
+    let name = text::printable(path);
+    let file = file::open_regular(target).map_err(fail)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    if bytes.len() > FILE_BYTES {
+        return Err(ToolOutput::error(format!(
+            "`{name}` has more than {FILE_BYTES} bytes, too many for `{tool}`"
+        )));
+    }
+    // Replacing invalid bytes would change parts of the file that nobody asked to change.
+    String::from_utf8(bytes)
+        .map_err(|_| ToolOutput::error(format!("`{name}` is not UTF-8 text; it was not changed")))
+}
+
 /// Returns the line of every occurrence. One that overlaps the only other makes it ambiguous, so
 /// it counts too.
 fn places(text: &str, wanted: &str) -> Vec<usize> {
@@ -204,7 +311,7 @@ fn places(text: &str, wanted: &str) -> Vec<usize> {
     starts.into_iter().map(number).collect()
 }
 
-fn line_list(lines: &[usize]) -> String {
+pub(super) fn line_list(lines: &[usize]) -> String {
     let mut distinct: Vec<usize> = lines.to_vec();
     distinct.dedup();
     let shown: Vec<String> = distinct
@@ -221,7 +328,8 @@ fn line_list(lines: &[usize]) -> String {
     format!("{word} {}{more}", shown.join(", "))
 }
 
-fn diff(name: &str, before: &str, after: &str) -> String {
+/// Returns a unified diff of at most about `most` bytes.
+pub(super) fn diff(name: &str, before: &str, after: &str, most: usize) -> String {
     let diff = TextDiff::configure()
         .timeout(DIFF_TIME)
         .diff_lines(before, after);
@@ -231,12 +339,12 @@ fn diff(name: &str, before: &str, after: &str) -> String {
         .header(&format!("a/{name}"), &format!("b/{name}"))
         .to_string();
     let safe = text::harmless(&full);
-    if safe.len() <= DIFF_BYTES {
+    if safe.len() <= most {
         return safe.into_owned();
     }
     format!(
-        "{}\n[the difference has {} bytes; its first {DIFF_BYTES} are shown]",
-        text::head(&safe, DIFF_BYTES),
+        "{}\n[the difference has {} bytes; its first {most} are shown]",
+        text::head(&safe, most),
         safe.len()
     )
 }

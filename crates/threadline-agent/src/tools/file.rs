@@ -53,7 +53,7 @@ pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Opens a folder and makes what is missing of it.
-fn open_folder_creating(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_folder_creating(path: &Path) -> io::Result<OwnedFd> {
     let mut there = path;
     let mut missing: Vec<&OsStr> = Vec::new();
     let mut folder = loop {
@@ -123,7 +123,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<Replaced> {
     })
 }
 
-fn fill(mut file: File, content: &[u8], old: Option<&Stat>) -> io::Result<()> {
+pub(super) fn fill(mut file: File, content: &[u8], old: Option<&Stat>) -> io::Result<()> {
     file.write_all(content)?;
     if let Some(old) = old {
         // Only a privileged agent can keep a foreign owner, and only for it does it matter.
@@ -135,7 +135,7 @@ fn fill(mut file: File, content: &[u8], old: Option<&Stat>) -> io::Result<()> {
 }
 
 /// A rename would get around a write protection that a person may have set on purpose.
-fn may_replace(folder: &OwnedFd, name: &OsStr, kind: FileType) -> io::Result<()> {
+pub(super) fn may_replace(folder: &OwnedFd, name: &OsStr, kind: FileType) -> io::Result<()> {
     match kind {
         FileType::RegularFile => {}
         FileType::Directory => return Err(io::ErrorKind::IsADirectory.into()),
@@ -155,7 +155,7 @@ fn may_replace(folder: &OwnedFd, name: &OsStr, kind: FileType) -> io::Result<()>
     }
 }
 
-fn temporary(folder: &OwnedFd) -> io::Result<(String, File)> {
+pub(super) fn temporary(folder: &OwnedFd) -> io::Result<(String, File)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut tries = 0;
     loop {

@@ -146,7 +146,7 @@ impl Request {
     }
 }
 
-fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ArgumentError> {
+pub(super) fn matcher(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ArgumentError> {
     let invalid = |problem: String| ArgumentError::Invalid {
         field: "pattern",
         problem,

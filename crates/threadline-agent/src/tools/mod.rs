@@ -1,21 +1,31 @@
 //! What the model can do: the tool interface, the registry and the built-in tools.
 //!
 //! - [`Tool`] is one capability; [`Toolbox`] holds them by name.
-//! - The file tools obey [`PathRules`]; the shell tool runs in a group of processes that
-//!   cannot outlive the agent.
+//! - The file tools obey [`PathRules`]; the shell tool runs in a sandbox of the kernel, and in a
+//!   group of processes that cannot outlive the agent.
 //! - Whether a call may run at all is decided before, by [`crate::policy::judge`].
 
-mod arguments;
+mod apply_patch;
+pub(crate) mod arguments;
+mod bounds;
 mod edit;
 mod file;
 mod find;
 mod grep;
+mod jobs;
 mod ls;
+mod output;
+mod patch;
 mod paths;
+mod private;
 mod process;
 mod read;
+mod session;
 mod shell;
+mod staging;
+pub(crate) mod state;
 pub(crate) mod text;
+mod todo;
 mod walk;
 mod write;
 
@@ -34,14 +44,19 @@ use threadline_session::payload::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use apply_patch::ApplyPatch;
 pub use arguments::{ArgumentError, parse_arguments};
 pub use edit::Edit;
 pub use find::Find;
 pub use grep::Grep;
+pub use jobs::{JobKill, JobStart, JobStatus};
 pub use ls::Ls;
+pub use output::ReadOutput;
 pub use paths::{Access, PathError, PathRules};
 pub use read::Read;
+pub use session::CallSession;
 pub use shell::Shell;
+pub use todo::Todo;
 pub use write::Write;
 
 /// What running a tool may do to the world.
@@ -133,6 +148,10 @@ pub struct ToolContext {
     pub output: Option<mpsc::Sender<(OutputStream, String)>>,
     /// Environment variables for commands, beside the built-in allowlist.
     pub env: Vec<(OsString, OsString)>,
+    /// The program that puts commands into the sandbox; none finds it by itself.
+    pub launcher: Option<threadline_sandbox::Launcher>,
+    /// The session that the call belongs to; none outside of a run.
+    pub session: Option<CallSession>,
 }
 
 impl ToolContext {
@@ -146,6 +165,8 @@ impl ToolContext {
             cancel: CancellationToken::new(),
             output: None,
             env: Vec::new(),
+            launcher: None,
+            session: None,
         }
     }
 }
@@ -193,14 +214,21 @@ impl Toolbox {
     /// Makes a box with all built-in tools.
     #[must_use]
     pub fn standard() -> Self {
-        let tools: [Arc<dyn Tool>; 7] = [
+        let tools: [Arc<dyn Tool>; 14] = [
             Arc::new(Read),
             Arc::new(Ls),
             Arc::new(Find),
             Arc::new(Grep),
             Arc::new(Write),
             Arc::new(Edit),
+            Arc::new(ApplyPatch),
             Arc::new(Shell),
+            Arc::new(ReadOutput),
+            Arc::new(Todo),
+            Arc::new(JobStart),
+            Arc::new(JobStatus),
+            Arc::new(JobKill),
+            Arc::new(crate::subagents::Subagent),
         ];
         Self {
             tools: tools

@@ -208,10 +208,10 @@ impl PathRules {
 
     fn check_names(&self, given: &Path, path: &Path) -> Result<(), PathError> {
         // Working inside a folder that merely looks like an environment file is no secret, but
-        // git's own data stays closed from within as well.
+        // git's own data and folders of keys stay closed from within as well.
         let below = path.strip_prefix(&self.root).ok();
-        let in_git = first_protected(path).filter(|what| *what == Protected::Git);
-        match in_git.or_else(|| first_protected(below.unwrap_or(path))) {
+        let within = first_protected(path).filter(|what| *what != Protected::Environment);
+        match within.or_else(|| first_protected(below.unwrap_or(path))) {
             None => Ok(()),
             Some(what) => Err(PathError::Protected {
                 path: given.into(),
@@ -221,6 +221,7 @@ impl PathRules {
     }
 }
 
+/// Returns the rule that a path falls under; the one that also holds from within goes first.
 fn first_protected(path: &Path) -> Option<Protected> {
     let all = || {
         path.components().filter_map(|part| match part {
@@ -229,7 +230,7 @@ fn first_protected(path: &Path) -> Option<Protected> {
         })
     };
     all()
-        .find(|what| *what == Protected::Git)
+        .find(|what| *what != Protected::Environment)
         .or_else(|| all().next())
 }
 

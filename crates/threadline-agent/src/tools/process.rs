@@ -1,17 +1,18 @@
 //! Commands whose processes end with the call, and with the agent, however it ends.
 //!
-//! The direct child is a small shell, the supervisor. It leads a session and a process group of
-//! its own and starts the command inside it. When the agent dies, the kernel signals the
+//! The direct child is a small shell, the supervisor, which is outside the sandbox. It leads a
+//! session and a process group of its own and starts the command inside it. When the agent dies, the kernel signals the
 //! supervisor, whose trap kills the whole group and session. While the agent lives, it does so
 //! itself: on cancel, on timeout, and after the command for what it left in the background.
 //!
-//! A process that makes a session of its own (`setsid`) is outside all of this; only a container
-//! of processes that the kernel keeps could hold it.
+//! A process that makes a session of its own (`setsid`) is outside all of this. When the command
+//! had mounts of its own, the agent knows it by them and ends it after the command; otherwise, and
+//! when the agent died, it goes on, inside the sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -21,8 +22,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::oneshot;
 
-/// `$1` is the command and `$2` the program that runs it. A signal interrupts `wait` at once,
-/// which it would not do for a command in the foreground. The trap uses builtins only, because
+/// The arguments are the program and its arguments. A signal interrupts `wait` at once, which it
+/// would not do for a command in the foreground. The trap uses builtins only, because
 /// starting a program can fail when the command has used up all processes. It looks for members
 /// of the session first, since job control in the command makes groups of its own.
 const SUPERVISOR: &str = r#"
@@ -38,7 +39,7 @@ end() {
   kill -9 0
 }
 trap end TERM INT HUP
-"$2" -c "$1" &
+"$@" &
 wait "$!"
 exit "$?"
 "#;
@@ -86,16 +87,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a shell command.
+/// Returns program and arguments that run a shell command.
+pub(crate) fn shell(command: &str) -> Vec<OsString> {
+    vec![runner().into(), "-c".into(), command.into()]
+}
+
+/// Starts a command, given as program and arguments. The mark is a path that only the mounts of
+/// this command have.
 pub(crate) async fn start(
-    command: &str,
+    command: Vec<OsString>,
     cwd: &Path,
     env: Vec<(OsString, OsString)>,
+    mark: Option<&Path>,
 ) -> io::Result<Running> {
     let mut supervisor = Command::new("/bin/sh");
     supervisor
-        .args(["-c", SUPERVISOR, "sh", command])
-        .arg(runner())
+        .args(["-c", SUPERVISOR, "sh"])
+        .args(command)
         .current_dir(cwd)
         .env_clear()
         .envs(env)
@@ -103,7 +111,7 @@ pub(crate) async fn start(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     tie_to_this_process(&mut supervisor);
-    let started = on_spawner(supervisor).await?;
+    let started = on_spawner(supervisor, mark.map(Path::to_path_buf)).await?;
     Ok(Running {
         stdout: ChildStdout::from_std(started.stdout)?,
         stderr: ChildStderr::from_std(started.stderr)?,
@@ -150,14 +158,18 @@ struct Started {
     group: Group,
 }
 
-/// A command to start and where the news of it goes.
-type Order = (Command, oneshot::Sender<io::Result<Started>>);
+/// A command to start, its mark, and where the news of it goes.
+type Order = (
+    Command,
+    Option<PathBuf>,
+    oneshot::Sender<io::Result<Started>>,
+);
 
 /// Starts a command on the one thread that lives as long as the process: the kernel takes the end
 /// of the thread that forked for the end of the parent.
-async fn on_spawner(command: Command) -> io::Result<Started> {
+async fn on_spawner(command: Command, mark: Option<PathBuf>) -> io::Result<Started> {
     let (reply, started) = oneshot::channel();
-    send_to_spawner((command, reply))?;
+    send_to_spawner((command, mark, reply))?;
     started
         .await
         .map_err(|_| io::Error::other("the thread that starts commands is gone"))?
@@ -177,10 +189,10 @@ fn send_to_spawner(order: Order) -> io::Result<()> {
     thread::Builder::new()
         .name("tool-spawner".into())
         .spawn(move || {
-            for (command, reply) in orders {
+            for (command, mark, reply) in orders {
                 // Nobody waits any more when the call was dropped; then dropping what was
                 // started ends it.
-                let _ = reply.send(spawn(command));
+                let _ = reply.send(spawn(command, mark));
             }
         })?;
     let sent = spawner
@@ -190,7 +202,7 @@ fn send_to_spawner(order: Order) -> io::Result<()> {
     sent
 }
 
-fn spawn(mut command: Command) -> io::Result<Started> {
+fn spawn(mut command: Command, mark: Option<PathBuf>) -> io::Result<Started> {
     let mut child = command.spawn()?;
     let pipes = (child.stdout.take(), child.stderr.take());
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -210,7 +222,7 @@ fn spawn(mut command: Command) -> io::Result<Started> {
         .name("tool-waiter".into())
         .spawn(move || {
             // The receiver is gone when the call was dropped; the reaping matters all the same.
-            let _ = tell.send(reap(&leader, child));
+            let _ = tell.send(reap(&leader, child, mark.as_deref()));
         })?;
     Ok(Started {
         stdout,
@@ -220,13 +232,19 @@ fn spawn(mut command: Command) -> io::Result<Started> {
     })
 }
 
-/// Waits for the leader, ends what is left of its session, and only then lets its number go.
-fn reap(leader: &Leader, mut child: Child) -> io::Result<ExitStatus> {
+/// Waits for the leader, ends what is left of its session and what got away from it, and only then
+/// lets its number go.
+fn reap(leader: &Leader, mut child: Child, mark: Option<&Path>) -> io::Result<ExitStatus> {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(Errno::INTR) = rustix::process::waitid(WaitId::Pid(leader.pid), ended) {}
     let _ = rustix::process::kill_process_group(leader.pid, Signal::KILL);
     #[cfg(target_os = "linux")]
-    session::sweep(leader.pid);
+    {
+        session::sweep(|pid| session::is_alive_in(pid, leader.pid));
+        if let Some(mark) = mark {
+            session::sweep(|pid| session::has_mount(pid, mark));
+        }
+    }
     let mut reaped = lock(&leader.reaped);
     let status = child.wait();
     *reaped = true;
@@ -235,6 +253,8 @@ fn reap(leader: &Leader, mut child: Child) -> io::Result<ExitStatus> {
 
 #[cfg(target_os = "linux")]
 mod session {
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::Path;
     use std::thread;
 
     use rustix::process::{Pid, PidfdFlags, Signal};
@@ -242,14 +262,14 @@ mod session {
     /// Most looks through the process table: members can start others while one goes on.
     const LOOKS: usize = 100;
 
-    /// Kills every process of a session and returns when none is alive.
-    pub(super) fn sweep(session: Pid) {
+    /// Kills every process that is one of them and returns when none is alive.
+    pub(super) fn sweep(is_one: impl Fn(Pid) -> bool) {
         for _ in 0..LOOKS {
             let mut alive = false;
             for pid in processes() {
-                if is_alive_in(pid, session) {
+                if is_one(pid) {
                     alive = true;
-                    kill(pid, session);
+                    kill(pid, &is_one);
                 }
             }
             if !alive {
@@ -269,15 +289,35 @@ mod session {
 
     /// The handle is taken before the second look, so the signal cannot reach another process that
     /// was given the number meanwhile.
-    fn kill(pid: Pid, session: Pid) {
+    fn kill(pid: Pid, is_one: &impl Fn(Pid) -> bool) {
         if let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty())
-            && is_alive_in(pid, session)
+            && is_one(pid)
         {
             let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
         }
     }
 
-    fn is_alive_in(pid: Pid, session: Pid) -> bool {
+    /// Returns whether a process has mounts of its own, with one at this path among them. A dead
+    /// one has no mounts.
+    pub(super) fn has_mount(pid: Pid, path: &Path) -> bool {
+        let of = |who: &str, what: &str| format!("/proc/{who}/{what}");
+        let who = pid.as_raw_nonzero().to_string();
+        let theirs = std::fs::read_link(of(&who, "ns/mnt"));
+        let own = std::fs::read_link(of("self", "ns/mnt"));
+        let (Ok(theirs), Ok(own)) = (theirs, own) else {
+            return false;
+        };
+        // Most processes end here, and the table is only read of those that could be one.
+        theirs != own
+            && std::fs::read(of(&who, "mountinfo")).is_ok_and(|table| {
+                let path = path.as_os_str().as_bytes();
+                table
+                    .split(|byte| matches!(byte, b' ' | b'\n'))
+                    .any(|field| field == path)
+            })
+    }
+
+    pub(super) fn is_alive_in(pid: Pid, session: Pid) -> bool {
         let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
         let Ok(stat) = std::fs::read(path) else {
             return false;

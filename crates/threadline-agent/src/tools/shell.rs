@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::arguments::{self, Arguments, Field};
+use super::bounds::Bounds;
 use super::paths::{Access, PathError, PathRules};
 use super::process::{self, Running};
 use super::text::{Decoder, HeadTail, harmless, show};
@@ -35,16 +36,26 @@ const FIELDS: [Field; 2] = [
     ),
 ];
 
-/// Variables of the agent that commands see; keys of providers are not among them.
-const ENVIRONMENT: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "SHELL"];
-
-/// Settings for commands that nobody is asked about. A folder with the files of a bare repository
-/// could otherwise tell git to run a program, and looking must not change the index.
-const CAREFUL_GIT: [(&str, &str); 4] = [
+/// Settings for commands that nobody is asked about. A folder with the files of a bare repository,
+/// or a repository's own settings, could otherwise tell git to run a program, and looking must not
+/// change the index.
+const CAREFUL_GIT: [(&str, &str); 8] = [
     ("GIT_OPTIONAL_LOCKS", "0"),
-    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_COUNT", "3"),
     ("GIT_CONFIG_KEY_0", "safe.bareRepository"),
     ("GIT_CONFIG_VALUE_0", "explicit"),
+    ("GIT_CONFIG_KEY_1", "core.fsmonitor"),
+    ("GIT_CONFIG_VALUE_1", "false"),
+    ("GIT_CONFIG_KEY_2", "core.pager"),
+    ("GIT_CONFIG_VALUE_2", "cat"),
+];
+
+/// What programs print when the sandbox refuses them something.
+const REFUSALS: [&str; 4] = [
+    "Permission denied",
+    "Read-only file system",
+    "Operation not permitted",
+    "Device or resource busy",
 ];
 
 /// Runs a shell command.
@@ -79,9 +90,9 @@ impl Tool for Shell {
     }
 }
 
-struct Request {
-    command: String,
-    timeout: Duration,
+pub(super) struct Request {
+    pub(super) command: String,
+    pub(super) timeout: Duration,
 }
 
 enum End {
@@ -91,7 +102,7 @@ enum End {
 }
 
 impl Request {
-    fn parse(value: &Value) -> Result<Self, ArgumentError> {
+    pub(super) fn parse(value: &Value) -> Result<Self, ArgumentError> {
         let arguments = Arguments::new("shell", value, &FIELDS)?;
         let invalid = |problem: String| ArgumentError::Invalid {
             field: "command",
@@ -118,7 +129,7 @@ impl Request {
         })
     }
 
-    async fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+    pub(super) async fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
         let safe = safe_words(&self.command);
         if ctx.sandbox != SandboxMode::DangerFullAccess {
             check_words(ctx, safe.as_deref().unwrap_or_default())?;
@@ -132,7 +143,23 @@ impl Request {
         if ctx.cancel.is_cancelled() {
             return Err(ToolOutput::cancelled());
         }
-        let mut running = process::start(&self.command, &ctx.cwd, environment(ctx, safe.is_some()))
+        let bounds = Bounds::new(ctx).await?;
+        let output = self.run_inside(ctx, &bounds, safe.is_some()).await;
+        bounds.remove().await;
+        output
+    }
+
+    async fn run_inside(
+        &self,
+        ctx: &ToolContext,
+        bounds: &Bounds,
+        safe: bool,
+    ) -> Result<ToolOutput, ToolOutput> {
+        let command = bounds
+            .wrap(process::shell(&self.command))
+            .map_err(|error| ToolOutput::error(error.to_string()))?;
+        let env = environment(ctx, bounds, safe);
+        let mut running = process::start(command, &ctx.cwd, env, bounds.mark())
             .await
             .map_err(|error| ToolOutput::error(format!("the command cannot be run: {error}")))?;
         let mut capture = Capture::new(ctx.output.clone());
@@ -147,10 +174,10 @@ impl Request {
             // What was printed before the end is worth having, but nobody waits for it for long.
             let _ = timeout(DRAIN_TIME, pump(&mut running, &mut capture)).await;
         }
-        Ok(self.report(&end, capture))
+        Ok(self.report(&end, capture, ctx.sandbox))
     }
 
-    fn report(&self, end: &End, capture: Capture) -> ToolOutput {
+    fn report(&self, end: &End, capture: Capture, mode: SandboxMode) -> ToolOutput {
         let (outcome, note) = match end {
             End::Cancelled => (
                 Outcome::Cancelled,
@@ -178,14 +205,19 @@ impl Request {
         if !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str(&format!("[{note}]"));
+        let hint = if outcome == Outcome::Error {
+            hint(&text, mode)
+        } else {
+            ""
+        };
+        text.push_str(&format!("[{note}{hint}]"));
         ToolOutput::new(outcome, text)
     }
 }
 
 /// The text of a safe command cannot tell where links lead. Such a command may run without a
 /// question, so the paths in it obey the rules of the file tools.
-fn check_words(ctx: &ToolContext, words: &[&str]) -> Result<(), PathError> {
+fn check_words(ctx: &ToolContext, words: &[String]) -> Result<(), PathError> {
     if words.is_empty() {
         return Ok(());
     }
@@ -200,30 +232,30 @@ fn check_words(ctx: &ToolContext, words: &[&str]) -> Result<(), PathError> {
     Ok(())
 }
 
-fn environment(ctx: &ToolContext, safe: bool) -> Vec<(OsString, OsString)> {
-    let passed = |name: &OsString| {
-        let name = name.to_string_lossy();
-        ENVIRONMENT.contains(&&*name) || name.starts_with("LC_")
-    };
-    let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
-        .filter(|(name, _)| passed(name))
-        .collect();
-    let added = ctx
-        .env
-        .iter()
-        .filter(|(name, _)| !is_key(&name.to_string_lossy()));
-    env.extend(added.cloned());
-    env.push(("TERM".into(), "dumb".into()));
+/// Returns what the model should know when a command failed and the sandbox may be why.
+fn hint(text: &str, mode: SandboxMode) -> &'static str {
+    if !REFUSALS.iter().any(|refusal| text.contains(refusal)) {
+        return "";
+    }
+    match mode {
+        SandboxMode::ReadOnly => {
+            "; the sandbox mode read_only lets commands write below $TMPDIR only, and reach no \
+             network"
+        }
+        SandboxMode::WorkspaceWrite => {
+            "; the sandbox mode workspace_write lets commands write in the working directory, \
+             except `.git`, and below $TMPDIR only, and reach neither secrets nor a network"
+        }
+        SandboxMode::DangerFullAccess => "",
+    }
+}
+
+fn environment(ctx: &ToolContext, bounds: &Bounds, safe: bool) -> Vec<(OsString, OsString)> {
+    let mut env = threadline_sandbox::environment(std::env::vars_os(), &ctx.env, bounds.temp());
     if safe {
         env.extend(CAREFUL_GIT.map(|(name, value)| (name.into(), value.into())));
     }
     env
-}
-
-/// Returns whether a variable is a provider's key, which no mistake in a list may hand out.
-fn is_key(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    name.ends_with("API_KEY") || name == "ANTHROPIC_AUTH_TOKEN"
 }
 
 /// What a command prints, as it arrives.

@@ -1,11 +1,14 @@
 use serde_json::json;
 use threadline_agent::{
-    Agents, Answer, AnswerError, Answered, Approver, RunEvent, RunInput, tools::Toolbox,
+    Agents, Answer, AnswerError, Answered, ApprovalInfo, Approver, RunEvent, RunInput,
+    tools::Toolbox,
 };
 use threadline_session::{
-    Payload,
+    Header, OsPath, Payload, SessionId,
     payload::{ApprovalPolicy, Decision, EndReason, Outcome, plain_text},
 };
+
+use threadline_store::AppendOptions;
 
 use crate::support::*;
 
@@ -188,4 +191,106 @@ async fn the_store_is_out_of_reach_of_the_tools() {
     let run = start(&Agents::new(config), None, task("x")).await;
     run.wait().await;
     assert!(!world.dir.path().join("kept").exists());
+}
+
+/// Runs until a person is asked about a call, and lets the process die there.
+async fn dead_while_asking(world: &World) -> (SessionId, ApprovalInfo) {
+    world.script.push([Reply::Calls(vec![(
+        "c-1",
+        "write",
+        json!({ "path": "new.txt", "content": "hello" }),
+    )])]);
+    let agents = world.agents();
+    let run = start(&agents, None, strict("write it")).await;
+    until(&mut run.stream(), "approval_required").await;
+    let asked = agents.approvals().waiting(None).remove(0);
+    // What is in the log at this point is all that outlives the process.
+    let id = run.session_id().clone();
+    let copy = SessionId::parse("copy").unwrap();
+    let mut events = Vec::new();
+    world
+        .store()
+        .each_event(&id, |line| {
+            events.push(line.event.payload().unwrap());
+            true
+        })
+        .await
+        .unwrap();
+    let header = Header::new(copy.clone(), 1, OsPath::from(world.dir.path().to_owned()));
+    let writer = world.store().begin(header).unwrap();
+    writer
+        .record(events, AppendOptions::barrier())
+        .await
+        .unwrap();
+    drop(writer);
+    agents.shutdown().await;
+    (copy, asked)
+}
+
+#[tokio::test]
+async fn a_question_that_outlived_its_process_is_offered_again_and_runs_once() {
+    let world = World::new([]);
+    let (id, asked) = dead_while_asking(&world).await;
+    let agents = world.agents();
+    let offers = agents.offers().await.unwrap();
+    assert_eq!(offers.len(), 1);
+    assert_eq!(
+        (&offers[0].session_id, &offers[0].tool_call_id),
+        (&id, &asked.tool_call_id)
+    );
+    assert!(!world.dir.path().join("new.txt").exists());
+
+    world.script.push([
+        Reply::Calls(vec![(
+            "c-2",
+            "write",
+            json!({ "content": "hello", "path": "new.txt" }),
+        )]),
+        Reply::Text("written"),
+    ]);
+    let yes = |by: &str| Answered {
+        answer: Answer::Approve,
+        by: by.into(),
+        comment: None,
+    };
+    let (one, two) = tokio::join!(
+        agents.answer_offer(&asked.run_id, "c-1", yes("one"), RunInput::default()),
+        agents.answer_offer(&asked.run_id, "c-1", yes("two"), RunInput::default()),
+    );
+    // One answer counts.
+    let run = match (one, two) {
+        (Ok(Some(run)), Err(_)) | (Err(_), Ok(Some(run))) => run,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(run.wait().await.reason, EndReason::Completed);
+    assert!(world.dir.path().join("new.txt").exists());
+    let starts = world.types(&id).await;
+    assert_eq!(
+        starts.iter().filter(|kind| *kind == "tool/start").count(),
+        1
+    );
+    assert!(agents.offers().await.unwrap().is_empty());
+    let again = agents.answer_offer(&asked.run_id, "c-1", yes("three"), RunInput::default());
+    assert!(again.await.is_err());
+    assert_eq!(
+        world.store().unequal_requests(&id).await.unwrap(),
+        Vec::new()
+    );
+}
+
+#[tokio::test]
+async fn a_no_to_an_old_question_closes_its_turn() {
+    let world = World::new([]);
+    let (id, asked) = dead_while_asking(&world).await;
+    let agents = world.agents();
+    let no = Answered {
+        answer: Answer::Deny,
+        by: "me".into(),
+        comment: None,
+    };
+    let run = agents.answer_offer(&asked.run_id, "c-1", no, RunInput::default());
+    assert!(run.await.unwrap().is_none());
+    assert!(agents.offers().await.unwrap().is_empty());
+    assert_eq!(world.types(&id).await.last().unwrap(), "turn/end");
+    assert!(!world.dir.path().join("new.txt").exists());
 }

@@ -168,8 +168,11 @@ impl World {
         let mut config = AgentsConfig::new(Some(store.clone()), models, dir.path().to_owned());
         config.toolbox = Toolbox::new();
         config.toolbox.register(Arc::new(Much)).unwrap();
+        // The model of these tests makes the same call again and again.
+        config.limits.repeated_steps = None;
         config.compaction = CompactionOptions {
             context_tokens: told,
+            ..CompactionOptions::default()
         };
         Self {
             store,

@@ -62,7 +62,9 @@ async fn a_big_output_is_kept_whole_and_shown_cut() {
     assert!(above.ends_with("\n40000\n[exit code 0]"), "{shown}");
     let name = &blob.as_str()[..12];
     assert!(
-        note.contains(&format!("the full output is kept as blob {name}\u{2026}")),
+        note.contains(&format!(
+            "the full output is kept as blob {name}; read more of it with `read_output`"
+        )),
         "{note}"
     );
 

@@ -148,7 +148,22 @@ async fn errors_name_the_field() {
 #[test]
 fn the_box_is_ordered_and_refuses_twins() {
     let mut tools = Toolbox::standard();
-    let wanted = ["edit", "find", "grep", "ls", "read", "shell", "write"];
+    let wanted = [
+        "agent",
+        "apply_patch",
+        "edit",
+        "find",
+        "grep",
+        "job_kill",
+        "job_start",
+        "job_status",
+        "ls",
+        "read",
+        "read_output",
+        "shell",
+        "todo",
+        "write",
+    ];
     assert_eq!(tools.names().collect::<Vec<_>>(), wanted);
     let definitions = tools.definitions();
     assert_eq!(definitions, Toolbox::standard().definitions());
@@ -159,9 +174,10 @@ fn the_box_is_ordered_and_refuses_twins() {
     let error = tools.register(Arc::new(Read)).unwrap_err();
     assert_eq!(error.name, "read");
     let text = tools.unknown("reed\n").text();
+    let known = wanted.join(", ");
     assert_eq!(
         text,
-        "there is no tool `reed\\x0a`; the tools are: edit, find, grep, ls, read, shell, write"
+        format!("there is no tool `reed\\x0a`; the tools are: {known}")
     );
 }
 
@@ -173,8 +189,15 @@ fn effects_are_told() {
         ("ls", Effect::ReadOnly),
         ("find", Effect::ReadOnly),
         ("grep", Effect::ReadOnly),
+        ("read_output", Effect::ReadOnly),
+        ("todo", Effect::ReadOnly),
+        ("agent", Effect::ReadOnly),
+        ("job_status", Effect::ReadOnly),
+        ("job_kill", Effect::ReadOnly),
+        ("job_start", Effect::Executes),
         ("write", Effect::Writes),
         ("edit", Effect::Writes),
+        ("apply_patch", Effect::Writes),
         ("shell", Effect::Executes),
     ] {
         assert_eq!(tools.get(name).unwrap().effect(&json!({})), effect);

@@ -300,11 +300,11 @@ async fn edit_says_how_often_and_where_when_it_is_not_once() {
         text.contains("30 times") && text.contains("9, 10 and more;"),
         "{text}"
     );
-    place.put("dos", "one\r\ntwo\r\n");
+    place.put("dos", "one\r\ntwo\r\nthree\n");
     let text = place
         .not_ok("edit", edit("dos", "one\ntwo", "z", false), Outcome::Error)
         .await;
-    assert!(text.contains("the file's lines end in \\r\\n"), "{text}");
+    assert!(text.contains("of the file's lines end in \\r\\n"), "{text}");
     place.put("latin", b"caf\xe9");
     let text = place
         .not_ok("edit", edit("latin", "caf", "z", false), Outcome::Error)
@@ -326,6 +326,70 @@ async fn edit_replaces_all_when_told() {
     let text = place.ok("edit", edit("a", "x", "yy", true)).await;
     assert!(text.starts_with("replaced 3 times in `a`\n"), "{text}");
     assert_eq!(place.get("a"), "yy1\nyy2\n\u{e4}yy\n");
+}
+
+#[tokio::test]
+async fn edit_makes_several_replacements_or_none() {
+    let place = Place::writable();
+    place.put("a", "one\ntwo\ntwo\n");
+    let several = |edits: serde_json::Value| json!({"path": "a", "edits": edits});
+    let edits = json!([
+        {"old_string": "one", "new_string": "1"},
+        {"old_string": "two", "new_string": "2", "replace_all": true},
+        {"old_string": "1\n2\n", "new_string": "12\n"},
+    ]);
+    let text = place.ok("edit", several(edits)).await;
+    assert!(
+        text.starts_with("replaced 4 times in `a`\n--- a/a\n"),
+        "{text}"
+    );
+    assert_eq!(place.get("a"), "12\n2\n");
+    for (edits, wanted) in [
+        (
+            json!([{"old_string": "12", "new_string": "x"}, {"old_string": "y", "new_string": "z"}]),
+            "edit 2: `old_string` occurs 0 times in `a`; read the file again and copy the text \
+             exactly; nothing was changed",
+        ),
+        (
+            json!([{"old_string": "12", "new_string": "x"}, {"old_string": "x", "new_string": "12"}]),
+            "the edits undo one another",
+        ),
+        (
+            json!([{"old_string": "12"}]),
+            "number 1: argument `new_string` is missing",
+        ),
+        (
+            json!(["x"]),
+            "number 1: the arguments must be one JSON object, not a string",
+        ),
+        (json!([]), "from 1 to 100 replacements, not 0"),
+        (json!({}), "must be an array, not an object"),
+    ] {
+        let text = place.not_ok("edit", several(edits), Outcome::Error).await;
+        assert!(text.contains(wanted), "{text}");
+    }
+    let both = json!({"path": "a", "old_string": "12", "edits": [{"old_string": "1"}]});
+    let text = place.not_ok("edit", both, Outcome::Error).await;
+    assert!(text.contains("together with"), "{text}");
+    assert_eq!(place.get("a"), "12\n2\n");
+}
+
+#[tokio::test]
+async fn edit_keeps_the_line_ends_of_a_file() {
+    let place = Place::writable();
+    place.put("dos", "one\r\ntwo\r\nthree\r\n");
+    let text = place
+        .ok("edit", edit("dos", "one\ntwo", "1\n2\n2b", false))
+        .await;
+    assert!(text.contains("+2b\r\n three\r\n"), "{text}");
+    assert_eq!(place.get("dos"), "1\r\n2\r\n2b\r\nthree\r\n");
+    place.ok("edit", edit("dos", "2b\r\n", "", false)).await;
+    assert_eq!(place.get("dos"), "1\r\n2\r\nthree\r\n");
+    // No line feed comes to the end of a file that has none.
+    place.put("open", "one\ntwo");
+    let text = place.ok("edit", edit("open", "two", "2", false)).await;
+    assert!(text.contains("\\ No newline at end of file"), "{text}");
+    assert_eq!(place.get("open"), "one\n2");
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use threadline_agent::tools::{ToolContext, ToolOutput, Toolbox};
+use threadline_sandbox::Launcher;
 use threadline_session::payload::{Outcome, SandboxMode};
 
 pub(crate) const MODES: [SandboxMode; 3] = [
@@ -11,6 +13,21 @@ pub(crate) const MODES: [SandboxMode; 3] = [
     SandboxMode::WorkspaceWrite,
     SandboxMode::DangerFullAccess,
 ];
+
+/// Returns the launcher of the sandbox, which cargo does not build for the tests of this package.
+pub(crate) fn launcher() -> Launcher {
+    static BUILT: OnceLock<Launcher> = OnceLock::new();
+    let build = || {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let built = std::process::Command::new(cargo)
+            .args(["build", "--quiet", "-p", "threadline-sandbox"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status();
+        assert!(built.unwrap().success(), "the launcher cannot be built");
+        Launcher::find().unwrap()
+    };
+    BUILT.get_or_init(build).clone()
+}
 
 /// A workspace `w` beside a folder `outside`, in a temporary folder.
 pub(crate) struct Place {
@@ -26,7 +43,8 @@ impl Place {
         std::fs::create_dir(root.join("w")).unwrap();
         std::fs::create_dir(root.join("outside")).unwrap();
         std::fs::write(root.join("outside/secret"), "hidden\n").unwrap();
-        let ctx = ToolContext::new(root.join("w"), sandbox);
+        let mut ctx = ToolContext::new(root.join("w"), sandbox);
+        ctx.launcher = Some(launcher());
         Self {
             _dir: dir,
             root,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use threadline_agent::new_run_id;
-use threadline_session::{Payload, SessionId, types};
+use threadline_session::{Item, Payload, SessionId, types};
 use threadline_store::{Forked, Loaded, Moved, OpenError, SessionStore};
 
 use crate::{
@@ -18,7 +18,12 @@ const NOT_UNDONE: &str = "What tools did, as to files, is not undone.";
 /// Makes a fork and prints its id.
 pub(crate) async fn fork(ui: Ui, store: &SessionStore, args: Fork) -> Outcome<Exit> {
     let parent = sessions::find(store, &args.id).await?;
-    let forked = branch(ui, store, &parent, args.at).await?;
+    let at = if args.before_compaction {
+        Some(before_compaction(store, &parent).await?)
+    } else {
+        args.at
+    };
+    let forked = branch(ui, store, &parent, at).await?;
     if args.json {
         ui.json(&json!({
             "id": forked.id,
@@ -33,6 +38,38 @@ pub(crate) async fn fork(ui: Ui, store: &SessionStore, args: Fork) -> Outcome<Ex
         forked.id
     ));
     Ok(Exit::Completed)
+}
+
+/// Returns the event before the newest compaction that the history shows. The turn that a person
+/// asked for it with is left out as a whole.
+async fn before_compaction(store: &SessionStore, id: &SessionId) -> Outcome<u64> {
+    let inspected = store.inspect_turns(id, drop).await?;
+    let summaries = inspected.view.transcript().surface();
+    let newest = summaries
+        .filter(|(_, item)| matches!(item, Item::Summary(_)))
+        .map(|(seq, _)| seq)
+        .max();
+    let none = || {
+        Failure::usage(format!(
+            "no compaction is in force in session {id}, so there is none to fork before"
+        ))
+        .hint(format!(
+            "fork where it is with `threadline fork {id}`, or at an event with `--at SEQ`"
+        ))
+    };
+    let newest = newest.ok_or_else(none)?;
+    let mut turn = None;
+    store
+        .each_event(id, |line| {
+            match line.event.kind.as_str() {
+                types::TURN_START => turn = Some(line.event.seq),
+                types::USER_MESSAGE | types::STEP_START => turn = None,
+                _ => {}
+            }
+            line.event.seq + 1 < newest
+        })
+        .await?;
+    turn.unwrap_or(newest).checked_sub(1).ok_or_else(none)
 }
 
 /// Makes a fork with an id of its own and says what it holds.

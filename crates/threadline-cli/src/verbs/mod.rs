@@ -8,6 +8,7 @@ mod edit;
 mod gc;
 mod ls;
 mod repair;
+mod replay;
 mod show;
 mod verify;
 
@@ -19,5 +20,6 @@ pub(crate) use edit::{archive, remove, rename};
 pub(crate) use gc::gc;
 pub(crate) use ls::ls;
 pub(crate) use repair::repair;
+pub(crate) use replay::replay;
 pub(crate) use show::show;
 pub(crate) use verify::verify;

@@ -1,10 +1,13 @@
 //! `threadline show`: a session by turns, as the model sees it, or line by line.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::json;
 use threadline_session::{
-    HistoryItem, Request, RequestError, SessionId, Turn, TurnItem,
-    payload::{AssistantPart, ChunkKind, ContentPart, EndReason, plain_text},
+    HistoryItem, Payload, Request, RequestError, SessionId, Turn, TurnItem,
+    payload::{AssistantPart, ChunkKind, ContentPart, EndReason, SeqRange, plain_text},
+    types,
 };
 use threadline_store::{
     Entry, Holder, Inspected, ReadError, ReadPos, SessionStore, SessionSummary,
@@ -20,6 +23,19 @@ use crate::{
 
 /// Lines of a tool's result that people are shown.
 const RESULT_LINES: usize = 20;
+
+/// What a compaction came to.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Seam {
+    seq: u64,
+    replaces: SeqRange,
+    tokens_before: u64,
+    tokens_after: Option<u64>,
+}
+
+/// The compactions of a session by their events.
+type Seams = BTreeMap<u64, Seam>;
 
 /// Shows a session, damaged or not.
 pub(crate) async fn show(ui: Ui, store: &SessionStore, args: Show) -> Outcome<Exit> {
@@ -54,19 +70,43 @@ async fn by_turns(ui: Ui, store: &SessionStore, id: &SessionId) -> Outcome<Inspe
              kept, and moved to the session's quarantine by the next change."
         ));
     }
+    let seams = seams(store, id).await;
+    let show = |turn: &Turn| one_turn(ui, id, &seams, turn, writer.is_some());
     let mut printed = Ok(());
     let inspected = store
         .inspect_turns(id, |turn| {
             if printed.is_ok() {
-                printed = one_turn(ui, &turn, writer.is_some());
+                printed = show(&turn);
             }
         })
         .await?;
     printed?;
-    for turn in inspected.view.turns() {
-        one_turn(ui, turn, writer.is_some())?;
-    }
+    inspected.view.turns().iter().try_for_each(show)?;
     Ok(inspected)
+}
+
+/// Finds the compactions, as far as the log can be read.
+async fn seams(store: &SessionStore, id: &SessionId) -> Seams {
+    let mut seams = Seams::new();
+    let read = store
+        .each_event(id, |line| {
+            if line.event.kind == types::COMPACTION_SUMMARY
+                && let Ok(Payload::CompactionSummary(summary)) = line.event.payload()
+            {
+                let seam = Seam {
+                    seq: line.event.seq,
+                    replaces: summary.replaces,
+                    tokens_before: summary.tokens_before,
+                    tokens_after: summary.tokens_after,
+                };
+                seams.insert(seam.seq, seam);
+            }
+            true
+        })
+        .await;
+    // What is wrong with a log is told where its turns are read.
+    drop(read);
+    seams
 }
 
 /// Prints a session as one JSON object, each turn as soon as it is read.
@@ -93,8 +133,10 @@ async fn as_json(ui: Ui, store: &SessionStore, id: &SessionId) -> Outcome<Inspec
         .await?;
     printed?;
     inspected.view.turns().iter().try_for_each(print)?;
+    let seams = seams(store, id).await;
     ui.line(&format!(
-        "],\"unstored\":{},\"damage\":{},\"torn\":{},\"unsupported\":{}}}",
+        "],\"compactions\":{},\"unstored\":{},\"damage\":{},\"torn\":{},\"unsupported\":{}}}",
+        json_text(&seams.into_values().collect::<Vec<_>>())?,
         inspected.unstored,
         json_text(&inspected.damage)?,
         json_text(&inspected.torn)?,
@@ -192,7 +234,7 @@ fn head(ui: Ui, writer: Option<&Holder>, row: &SessionSummary) -> Outcome<()> {
     Ok(())
 }
 
-fn one_turn(ui: Ui, turn: &Turn, written: bool) -> Outcome<()> {
+fn one_turn(ui: Ui, id: &SessionId, seams: &Seams, turn: &Turn, written: bool) -> Outcome<()> {
     let reason = match &turn.head.reason {
         Some(EndReason::Error { message, .. }) => format!("failed: {message}"),
         Some(reason) => reason.name().replace('_', " "),
@@ -208,7 +250,10 @@ fn one_turn(ui: Ui, turn: &Turn, written: bool) -> Outcome<()> {
     ui.line("")?;
     ui.line(&ui.out(Tone::Strong, &line))?;
     for item in &turn.items {
-        let shown = one_item(ui, item);
+        let shown = match item {
+            TurnItem::Compaction { .. } => one_seam(ui, id, seams, item),
+            item => one_item(ui, item),
+        };
         if !shown.is_empty() {
             ui.print(&shown)?;
         }
@@ -256,15 +301,8 @@ fn one_item(ui: Ui, item: &TurnItem) -> String {
             }
         }
         TurnItem::Tool(_) => one_call(ui, item),
-        TurnItem::Compaction {
-            summary, replaces, ..
-        } => said(
-            &format!(
-                "Summary of events {} to {}",
-                replaces.from_seq, replaces.to_seq
-            ),
-            &plain_text(summary),
-        ),
+        // It stands between the items: a seam.
+        TurnItem::Compaction { .. } => String::new(),
         TurnItem::Head { to_seq, .. } => format!("  The history goes on from event {to_seq}.\n"),
         TurnItem::Notice { message, .. } => {
             format!(
@@ -274,6 +312,39 @@ fn one_item(ui: Ui, item: &TurnItem) -> String {
             )
         }
     }
+}
+
+/// Shows a compaction: what it replaced, what it spared, and where the originals are.
+fn one_seam(ui: Ui, id: &SessionId, seams: &Seams, item: &TurnItem) -> String {
+    let TurnItem::Compaction {
+        seq,
+        summary,
+        replaces,
+        ..
+    } = item
+    else {
+        return String::new();
+    };
+    let tokens = seams.get(seq).map_or(String::new(), |seam| {
+        let after = seam
+            .tokens_after
+            .map_or(String::new(), |after| format!(", {after} after"));
+        format!("; about {} tokens before{after}", seam.tokens_before)
+    });
+    let line = format!(
+        "---- from here on, a summary stands for events {} to {}{tokens} ----",
+        replaces.from_seq, replaces.to_seq
+    );
+    let originals = format!(
+        "The originals are above and in the log; go on with them: threadline fork {id} --at {}",
+        seq.saturating_sub(1)
+    );
+    format!(
+        "  {}\n{}    {}\n",
+        ui.out(Tone::Strong, &line),
+        text::indent(&ui.foreign(&plain_text(summary)), "    "),
+        ui.out(Tone::Faint, &originals)
+    )
 }
 
 fn one_call(ui: Ui, item: &TurnItem) -> String {

@@ -212,16 +212,19 @@ fn completions_and_help_know_the_verbs_with_an_example() {
     let world = World::new();
     let script = world.call(&["completions", "bash"]);
     for verb in [
-        "fork", "rewind", "redo", "repair", "du", "gc", "ls", "verify",
+        "fork", "rewind", "redo", "repair", "du", "gc", "ls", "verify", "replay", "compact",
     ] {
         script.ok().prints(&[verb]);
         let help = world.call(&[verb, "--help"]);
         help.ok().prints(&[&format!("Example: threadline {verb}")]);
     }
     // Made from the command line itself, so that no option is forgotten.
-    script
-        .ok()
-        .prints(&["--requests", "--parent", "unsupported"]);
+    script.ok().prints(&[
+        "--requests",
+        "--parent",
+        "unsupported",
+        "--before-compaction",
+    ]);
     world
         .call(&["store", "copy", "--help"])
         .ok()

@@ -55,6 +55,7 @@ impl Case {
             "the first resume's log is a prefix"
         );
         self.world.call(&["verify", id, "--requests"]).ok();
+        self.world.call(&["replay", id]).ok();
         self.strict.model.assert_no_violations();
         messages
     }

@@ -427,10 +427,14 @@ impl Worker {
         );
     }
 
-    /// Verifies and shows, twice, and holds that nothing is written by it.
+    /// Verifies, replays and shows, twice, and holds that nothing is written by it.
     fn look(&self, id: &str, tag: &str) {
         let before = self.world.snapshot();
-        for args in [&["verify", id, "--requests"][..], &["show", id]] {
+        for args in [
+            &["verify", id, "--requests"][..],
+            &["replay", id],
+            &["show", id],
+        ] {
             let called = self.world.call(args);
             assert_eq!(called.code(), Some(0), "{tag} {called:#?}");
         }

@@ -210,7 +210,7 @@ fn wild(log: &mut Log, kind: u8, a: u8, b: u8) -> u64 {
         14 => Payload::InboxQueued(InboxQueued {
             message_id: pick(&IDS, a).into(),
             content: text(pick(&TEXTS, b)),
-            delivery: if b % 2 == 0 {
+            delivery: if b.is_multiple_of(2) {
                 Delivery::AfterTurn
             } else {
                 Delivery::NextStep

@@ -1,11 +1,15 @@
 //! Who may do what without asking: pure rules over policy, sandbox and call.
 
-use std::ffi::OsStr;
-use std::fmt;
+mod safe;
+
 use std::path::{Component, Path};
 
 use serde_json::Value;
 use threadline_session::payload::{ApprovalAsked, ApprovalPolicy, SandboxMode};
+
+pub use safe::is_safe_shell;
+pub(crate) use safe::safe_words;
+pub use threadline_sandbox::{Protected, protected_name};
 
 pub use crate::tools::Effect;
 
@@ -124,12 +128,14 @@ fn judge_command(
     arguments: &Value,
 ) -> Verdict {
     let safe = tool == SHELL && text_of(arguments, "command").is_some_and(is_safe_shell);
-    let leaves = sandbox == SandboxMode::ReadOnly && !safe;
+    // The sandbox keeps such a command from writing all the same; it may do other things that a
+    // person who wants nothing changed wants to know of.
+    let doubtful = sandbox == SandboxMode::ReadOnly && !safe;
     match policy {
-        ApprovalPolicy::Strict | ApprovalPolicy::OnRequest if leaves => Verdict::Ask {
+        ApprovalPolicy::Strict | ApprovalPolicy::OnRequest if doubtful => Verdict::Ask {
             reason: format!(
-                "{tool} runs a command that is not known to only read, which leaves the \
-                 read_only sandbox"
+                "{tool} runs a command that is not known to only read, and the sandbox mode is \
+                 read_only"
             ),
         },
         ApprovalPolicy::Strict => Verdict::Ask {
@@ -141,7 +147,7 @@ fn judge_command(
         ApprovalPolicy::OnRequest => Verdict::Ask {
             reason: format!("{tool} runs a command that is not known to only read"),
         },
-        ApprovalPolicy::Never if leaves => Verdict::Deny {
+        ApprovalPolicy::Never if doubtful => Verdict::Deny {
             reason: format!(
                 "{tool} runs a command that is not known to only read; the sandbox mode is \
                  read_only, and the approval policy never asks"
@@ -192,191 +198,4 @@ pub fn narrow_policy(asked: ApprovalPolicy, ceiling: ApprovalPolicy) -> Approval
 #[must_use]
 pub fn narrow_sandbox(asked: SandboxMode, ceiling: SandboxMode) -> SandboxMode {
     asked.min(ceiling)
-}
-
-/// Why a name is closed to tools in every mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protected {
-    /// It belongs to git.
-    Git,
-    /// It holds the environment of a program, and so its secrets.
-    Environment,
-}
-
-impl fmt::Display for Protected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Git => "part of git's own data (`.git`)",
-            Self::Environment => "an environment file (`.env*`)",
-        })
-    }
-}
-
-/// Endings of environment files that are made to be shared.
-const SHARED: [&str; 3] = [".example", ".sample", ".template"];
-
-/// Returns why one component of a path is closed to tools, if it is. Case does not matter,
-/// because on some file systems it does not.
-#[must_use]
-pub fn protected_name(name: &OsStr) -> Option<Protected> {
-    let name = name.to_string_lossy().to_ascii_lowercase();
-    if name == ".git" {
-        Some(Protected::Git)
-    } else if name.starts_with(".env") && !SHARED.iter().any(|ending| name.ends_with(ending)) {
-        Some(Protected::Environment)
-    } else {
-        None
-    }
-}
-
-/// What one safe command may be given.
-struct SafeCommand {
-    name: &'static str,
-    /// Letters of short options without risk.
-    letters: &'static str,
-    /// Whether other words, paths that stay inside, may follow.
-    words: bool,
-}
-
-const SAFE: [SafeCommand; 8] = [
-    SafeCommand {
-        name: "ls",
-        letters: "1AFGRSUXacdfghilmnopqrstux",
-        words: true,
-    },
-    SafeCommand {
-        name: "pwd",
-        letters: "LP",
-        words: false,
-    },
-    SafeCommand {
-        name: "cat",
-        letters: "AbeEnstTuv",
-        words: true,
-    },
-    SafeCommand {
-        name: "head",
-        letters: "cnqv",
-        words: true,
-    },
-    // Not -f and -F, which never end.
-    SafeCommand {
-        name: "tail",
-        letters: "cnqv",
-        words: true,
-    },
-    SafeCommand {
-        name: "wc",
-        letters: "Lclmw",
-        words: true,
-    },
-    SafeCommand {
-        name: "echo",
-        letters: "neE",
-        words: true,
-    },
-    // Not -s, which sets the clock, and no -f and -r, which read files.
-    SafeCommand {
-        name: "date",
-        letters: "uIR",
-        words: false,
-    },
-];
-
-const SAFE_GIT: [&str; 3] = ["status", "log", "diff"];
-
-const SAFE_GIT_OPTIONS: [&str; 20] = [
-    "--all",
-    "--branch",
-    "--cached",
-    "--decorate",
-    "--graph",
-    "--long",
-    "--name-only",
-    "--name-status",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-merges",
-    "--no-textconv",
-    "--numstat",
-    "--oneline",
-    "--patch",
-    "--porcelain",
-    "--short",
-    "--shortstat",
-    "--staged",
-    "--stat",
-];
-
-/// Returns whether a shell command is a single simple one that only looks, inside the workspace
-/// as far as its text can tell. What is not known to be safe is not safe.
-///
-/// The text cannot tell where a symbolic link leads; the shell tool checks that when it runs.
-#[must_use]
-pub fn is_safe_shell(command: &str) -> bool {
-    safe_words(command).is_some()
-}
-
-/// Returns the words of a safe command that may be paths.
-pub(crate) fn safe_words(command: &str) -> Option<Vec<&str>> {
-    // Only characters that mean themselves in every shell; `~` is looked at per word.
-    let plain = |c: char| {
-        c.is_ascii_alphanumeric()
-            || " _-./:,+@%^~".contains(c)
-            || (!c.is_ascii() && c.is_alphabetic())
-    };
-    if !command.chars().all(plain) {
-        return None;
-    }
-    let mut words = command.split(' ').filter(|word| !word.is_empty());
-    let name = words.next()?;
-    let rest: Vec<&str> = words.collect();
-    let safe = if name == "git" {
-        safe_git(&rest)
-    } else {
-        let known = SAFE.iter().find(|known| known.name == name)?;
-        rest.iter().all(|word| match word.strip_prefix('-') {
-            Some(option) => short_option(option, known.letters),
-            None if known.name == "date" => word.starts_with('+'),
-            None => known.words && stays_inside(word),
-        })
-    };
-    safe.then(|| {
-        rest.into_iter()
-            .filter(|word| !word.starts_with('-'))
-            .collect()
-    })
-}
-
-/// Letters of the list, with a number after them or alone as in `head -20`.
-fn short_option(option: &str, letters: &str) -> bool {
-    let letter_part = option.trim_end_matches(|c: char| c.is_ascii_digit());
-    !option.is_empty() && letter_part.chars().all(|c| letters.contains(c))
-}
-
-fn safe_git(rest: &[&str]) -> bool {
-    let Some((command, rest)) = rest.split_first() else {
-        return false;
-    };
-    SAFE_GIT.contains(command)
-        && rest.iter().all(|word| {
-            if word.starts_with("--") {
-                *word == "--" || SAFE_GIT_OPTIONS.contains(word)
-            } else if let Some(option) = word.strip_prefix('-') {
-                short_option(option, "bnpsuz")
-            } else {
-                stays_inside(word)
-            }
-        })
-}
-
-/// Returns whether a word, taken as a path or as git's `revision:path`, names nothing outside the
-/// workspace and nothing protected.
-fn stays_inside(word: &str) -> bool {
-    !word.starts_with(['/', '~'])
-        && !word.contains("..")
-        && !word.contains(":/")
-        && word
-            .split(['/', ':'])
-            .all(|part| protected_name(OsStr::new(part)).is_none())
 }

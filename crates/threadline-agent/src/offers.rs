@@ -1,0 +1,202 @@
+//! Questions to a person that outlived the process which asked them.
+//!
+//! The log still says what was asked. As long as nobody has gone on with the session the question
+//! is offered again; a yes begins a turn in which the model is told of it and the call is not asked
+//! for once more. The call itself was never started, so it runs once.
+
+use threadline_session::{
+    Payload, RunId, SessionId,
+    payload::{ApprovalAsked, ApprovalDecided, ContentPart, Decision, UserMessage, UserSource},
+};
+use threadline_store::{Archived, ListFilter, OpenQuestions, ReadError, SessionStatus};
+
+use crate::{
+    Agents, Answer, AnswerError, Answered, ApprovalInfo, ResumeOptions, Run, RunInput, StartError,
+    Started,
+    driver::{Driver, Stop},
+    limits::MAX_OFFERS,
+};
+
+/// Says why the answer to an old question was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum OfferError {
+    /// Nothing is asked about that call, or it was answered meanwhile.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// The sessions cannot be looked at.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The session cannot be gone on with.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// A call that a person has approved before it is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Approved {
+    asked: ApprovalAsked,
+    answered: Answered,
+}
+
+impl Approved {
+    /// Returns the message by which the model hears of it.
+    pub(crate) fn message(&self) -> Payload {
+        let ApprovalAsked {
+            name, arguments, ..
+        } = &self.asked;
+        let mut text = format!(
+            "Approval: the person has now approved the call of `{name}` with the arguments \
+             {arguments}, which was not started because the process ended while it waited. Make \
+             exactly this call now; it will not be asked for again."
+        );
+        if let Some(comment) = &self.answered.comment {
+            text.push_str(&format!(" The person says: {}", comment.trim()));
+        }
+        Payload::UserMessage(UserMessage {
+            content: vec![ContentPart::text(text)],
+            source: UserSource::Context,
+        })
+    }
+
+    fn is_for(&self, name: &str, arguments: &str) -> bool {
+        let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+        self.asked.name == name
+            && (self.asked.arguments == arguments
+                || json(&self.asked.arguments).is_some_and(|known| json(arguments) == Some(known)))
+    }
+}
+
+impl Driver {
+    /// Notes the answer that a person gave to this call's question before. Returns whether there
+    /// was one; it is used up then.
+    pub(crate) async fn is_approved(
+        &mut self,
+        call_id: &str,
+        name: &str,
+        arguments: &str,
+        reason: &str,
+    ) -> Result<bool, Stop> {
+        let Some(approved) = self
+            .approved
+            .take_if(|approved| approved.is_for(name, arguments))
+        else {
+            return Ok(false);
+        };
+        let approval_id = uuid::Uuid::now_v7().to_string();
+        let both = vec![
+            Payload::ApprovalAsked(ApprovalAsked {
+                approval_id: approval_id.clone(),
+                call_id: call_id.to_owned(),
+                name: name.to_owned(),
+                arguments: arguments.to_owned(),
+                reason: reason.to_owned(),
+            }),
+            Payload::ApprovalDecided(ApprovalDecided {
+                approval_id,
+                decision: Decision::from(approved.answered.answer),
+                by: approved.answered.by,
+                comment: approved.answered.comment,
+            }),
+        ];
+        self.record(both, false).await?;
+        Ok(true)
+    }
+}
+
+impl Agents {
+    /// Returns the questions of sessions whose process died while it waited, newest session first.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the sessions cannot be listed.
+    pub async fn offers(&self) -> Result<Vec<ApprovalInfo>, ReadError> {
+        let store = self.store();
+        let filter = ListFilter {
+            archived: Archived::All,
+            status: Some(SessionStatus::Interrupted),
+            ..ListFilter::default()
+        };
+        let page = store
+            .list(&filter, None, MAX_OFFERS)
+            .await
+            .map_err(|error| {
+                ReadError::from(threadline_store::BackendError::new("listing", error))
+            })?;
+        let mut offers = Vec::new();
+        for row in page.sessions {
+            if self.running(&row.id).is_some() {
+                continue;
+            }
+            // One that cannot be read says so elsewhere.
+            if let Ok(Some(open)) = store.open_questions(&row.id).await {
+                offers.extend(infos(&row.id, open));
+            }
+        }
+        Ok(offers)
+    }
+
+    /// Answers a question that outlived its process, once. A yes begins a run, under what `run`
+    /// names besides a task; a no closes the interrupted turn.
+    ///
+    /// # Errors
+    /// [`OfferError`].
+    pub async fn answer_offer(
+        &self,
+        run_id: &RunId,
+        call_id: &str,
+        answered: Answered,
+        run: RunInput,
+    ) -> Result<Option<Run>, OfferError> {
+        let offers = self.offers().await?;
+        let offer = offers
+            .into_iter()
+            .find(|offer| offer.run_id == *run_id && offer.tool_call_id == call_id)
+            .ok_or_else(|| AnswerError::NotFound {
+                run_id: run_id.clone(),
+                call_id: call_id.to_owned(),
+            })?;
+        // Opening it closes the turn: of two who answer at once the second finds it busy.
+        let agent = match self.resume(ResumeOptions::new(offer.session_id)).await {
+            Err(StartError::Busy { .. }) => {
+                let call_id = call_id.to_owned();
+                return Err(AnswerError::AlreadyDecided { call_id }.into());
+            }
+            other => other?,
+        };
+        if agent.closed() == 0 {
+            let call_id = call_id.to_owned();
+            return Err(AnswerError::AlreadyDecided { call_id }.into());
+        }
+        if answered.answer == Answer::Deny {
+            return Ok(None);
+        }
+        let approved = Approved {
+            asked: ApprovalAsked {
+                approval_id: offer.approval_id,
+                call_id: offer.tool_call_id,
+                name: offer.name,
+                arguments: offer.arguments,
+                reason: offer.reason,
+            },
+            answered,
+        };
+        match agent.start_approved(approved, run).await? {
+            Started::New(run) => Ok(Some(run)),
+            Started::Repeated { .. } => Ok(None),
+        }
+    }
+}
+
+fn infos(id: &SessionId, open: OpenQuestions) -> impl Iterator<Item = ApprovalInfo> {
+    let OpenQuestions { run_id, questions } = open;
+    let id = id.clone();
+    questions.into_iter().map(move |pending| ApprovalInfo {
+        approval_id: pending.asked.approval_id,
+        run_id: run_id.clone(),
+        session_id: id.clone(),
+        tool_call_id: pending.asked.call_id,
+        name: pending.asked.name,
+        arguments: pending.asked.arguments,
+        reason: pending.asked.reason,
+        asked_at: pending.time,
+    })
+}
