@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use threadline_session::{RunId, SessionId, payload::Decision};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// A question that waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -95,6 +95,8 @@ struct Held {
 #[derive(Clone, Default)]
 pub struct ApprovalBoard {
     held: Arc<Mutex<Held>>,
+    /// Counts the changes of what waits.
+    changes: Arc<watch::Sender<u64>>,
 }
 
 impl std::fmt::Debug for ApprovalBoard {
@@ -106,6 +108,16 @@ impl std::fmt::Debug for ApprovalBoard {
 impl ApprovalBoard {
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Returns a watch that changes whenever what waits does.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Returns what waits, oldest first, of one run or of all.
@@ -154,6 +166,8 @@ impl ApprovalBoard {
             .entry(run_id.clone())
             .or_default()
             .insert(call_id.into());
+        drop(held);
+        self.changed();
         // The run may have been cancelled between; then there is nobody to tell.
         let _ = sender.send(answered);
         Ok(())
@@ -169,6 +183,8 @@ impl ApprovalBoard {
             calls.remove(&key.1);
         }
         held.waiting.insert(key, (info, sender));
+        drop(held);
+        self.changed();
         receiver
     }
 
@@ -177,6 +193,7 @@ impl ApprovalBoard {
         self.lock()
             .waiting
             .remove(&(run_id.clone(), call_id.to_owned()));
+        self.changed();
     }
 
     /// Forgets a run that has ended.
@@ -184,5 +201,7 @@ impl ApprovalBoard {
         let mut held = self.lock();
         held.waiting.retain(|(run, _), _| run != run_id);
         held.decided.remove(run_id);
+        drop(held);
+        self.changed();
     }
 }

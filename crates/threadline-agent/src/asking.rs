@@ -11,11 +11,13 @@ use threadline_session::{
 };
 use threadline_store::{AppendError, BlobId};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::{
     compact::Why,
     driver::{Driver, Stop},
     limits::{CHUNK_BYTES, CHUNK_TIME, MAX_REJECTIONS},
+    spans,
 };
 
 impl Driver {
@@ -26,7 +28,23 @@ impl Driver {
         let (mut compacted, mut rejections) = (false, 0);
         loop {
             let (step, request) = self.begin_step().await?;
-            let error = match self.ask_model(step, &request).await? {
+            let span = spans::chat(&self.context, step);
+            let asked = self.ask_model(step, &request);
+            let asked = asked.instrument(span.clone()).await?;
+            match &asked {
+                Ok(completion) => {
+                    span.record("gen_ai.response.model", completion.model.as_str());
+                    let field = "gen_ai.response.finish_reasons";
+                    spans::word(&span, field, &completion.stop_reason);
+                    if let Some(usage) = &completion.usage {
+                        spans::usage(&span, usage);
+                    }
+                }
+                Err(error) => {
+                    span.record("error.type", error.code());
+                }
+            }
+            let error = match asked {
                 Ok(completion) => return Ok((step, completion)),
                 Err(error) => error,
             };

@@ -17,6 +17,7 @@ use threadline_session::{
 };
 use threadline_store::{AppendError, AppendOptions, SessionStore, SessionWriter};
 use tokio::{sync::mpsc, time::Instant};
+use tracing::Instrument as _;
 
 use crate::{
     Approver,
@@ -26,6 +27,7 @@ use crate::{
     limits::{OUTPUT_LOG_BYTES, OUTPUT_TIME, PARALLEL_CALLS},
     outputs,
     policy::{Grant, Verdict, judge},
+    spans,
     tools::{CallSession, Effect, Tool, ToolContext, ToolOutput, parse_arguments},
 };
 
@@ -301,8 +303,10 @@ async fn run_one(
         drop(context);
         output
     };
+    let span = spans::tool(&call.name, &call.call_id);
     let live = log_output(&core.writer, &call.call_id, receiver);
-    let (output, streamed) = tokio::join!(run, live);
+    let (output, streamed) = tokio::join!(run.instrument(span.clone()), live);
+    spans::word(&span, "threadline.tool.outcome", &output.outcome);
     let result = result(&core.shared.store, &call, output).await?;
     let options = AppendOptions::default();
     core.writer.record(vec![result], options).await?;

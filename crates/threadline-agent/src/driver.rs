@@ -27,6 +27,7 @@ use crate::{
     error::{append_code, blob_code},
     offers::Approved,
     run::Failure,
+    spans,
 };
 
 /// Why the loop stops before the model is finished.
@@ -149,6 +150,9 @@ impl Driver {
                 (reason, Some(failure))
             }
         };
+        let span = tracing::Span::current();
+        span.record("threadline.end.reason", reason.name());
+        spans::usage(&span, &self.usage);
         let next_seq = self.core.writer.next_seq().await;
         let outcome = RunOutcome {
             reason,

@@ -14,6 +14,7 @@ use threadline_session::{
 use threadline_store::AppendOptions;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::{
     Agent, Agents, CreateOptions, ResumeOptions, Run, StartError,
@@ -25,7 +26,7 @@ use crate::{
     offers::Approved,
     prompt,
     run::RunParts,
-    subagents,
+    spans, subagents,
 };
 
 /// As the whole task, makes the history shorter instead of asking the model for anything else.
@@ -272,7 +273,8 @@ impl Agent {
         };
         let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
         driver.approved = approved;
-        tokio::spawn(driver.drive(outcome));
+        let span = spans::run(&run, &driver.context);
+        tokio::spawn(driver.drive(outcome).instrument(span));
         Ok(Started::New(run))
     }
 }

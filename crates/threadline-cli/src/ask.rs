@@ -1,10 +1,11 @@
 //! Asking a person at the terminal whether a tool may run.
 
-use std::{io::BufRead as _, sync::Arc};
+use std::{collections::HashMap, io::BufRead as _, sync::Arc};
 
 use threadline_agent::{Answer, Answered, ApprovalBoard, ApprovalInfo};
+use threadline_session::RunId;
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::{Mutex, mpsc, watch},
     task::JoinHandle,
 };
 
@@ -60,7 +61,8 @@ pub(crate) struct Asker {
     ui: Ui,
     board: ApprovalBoard,
     lines: Arc<Mutex<Lines>>,
-    asking: Option<JoinHandle<()>>,
+    /// Questions that were put, by their ids. One is read at a time, in the order they came.
+    asking: HashMap<String, JoinHandle<()>>,
 }
 
 impl Asker {
@@ -69,26 +71,45 @@ impl Asker {
             ui,
             board,
             lines: Arc::new(Mutex::new(Lines::new())),
-            asking: None,
+            asking: HashMap::new(),
         }
     }
 
     /// Puts a question to the person, and their answer to the board, while the run's events go on.
     pub(crate) fn ask(&mut self, info: ApprovalInfo) {
-        self.stop();
+        if self.asking.contains_key(&info.approval_id) {
+            return;
+        }
         let (ui, board, lines) = (self.ui, self.board.clone(), self.lines.clone());
-        self.asking = Some(tokio::spawn(async move {
+        let id = info.approval_id.clone();
+        let asking = tokio::spawn(async move {
             let answered = question(ui, &info, &mut *lines.lock().await).await;
             // Somebody else may have been faster, or the run may be over; both are shown anyway.
             let _ = board.answer(&info.run_id, &info.tool_call_id, answered);
-        }));
+        });
+        self.asking.insert(id, asking);
     }
 
-    /// Takes back a question that needs no answer any more.
-    pub(crate) fn stop(&mut self) {
-        if let Some(asking) = self.asking.take() {
-            asking.abort();
+    /// Puts what subagents of a run ask, and takes back what needs no answer any more.
+    pub(crate) fn look(&mut self, run: &RunId) {
+        let waiting = self.board.waiting(None);
+        self.asking.retain(|id, asking| {
+            let waits = waiting.iter().any(|info| info.approval_id == *id);
+            if !waits {
+                asking.abort();
+            }
+            waits
+        });
+        // The run's own questions come with its events.
+        for mut info in waiting.into_iter().filter(|info| info.run_id != *run) {
+            info.reason = format!("asked by the subagent {}: {}", info.session_id, info.reason);
+            self.ask(info);
         }
+    }
+
+    /// Returns the board's watch.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.board.watch()
     }
 }
 

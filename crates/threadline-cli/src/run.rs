@@ -11,6 +11,7 @@ use threadline_agent::{
 };
 use threadline_session::{SessionId, payload::EndReason};
 use threadline_store::{ListFilter, SessionStore};
+use tokio::sync::watch;
 
 use crate::{
     args::{Compact, Run},
@@ -98,6 +99,17 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     Ok(exit)
 }
 
+/// Waits until what is asked changes; for ever when nobody can be asked.
+async fn changed(board: &mut Option<watch::Receiver<u64>>) {
+    let ended = match board {
+        Some(board) => board.changed().await.is_err(),
+        None => true,
+    };
+    if ended {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Prints what happens in a run until it has ended, and puts its questions to the person.
 async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
     let mut asker = ui
@@ -106,17 +118,26 @@ async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
     let mut renderer = Renderer::new(ui, json);
     let mut events = run.stream();
     let mut exit = Exit::Failed;
-    while let Some(event) = events.next().await {
+    let mut board = asker.as_ref().map(Asker::watch);
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = events.next() => event,
+            () = changed(&mut board) => {
+                if let Some(asker) = &mut asker {
+                    asker.look(run.run_id());
+                }
+                continue;
+            }
+        };
+        let Some(event) = event else {
+            break;
+        };
         renderer.event(&event);
         match event {
             RunEvent::ApprovalRequired(info) => {
                 if let Some(asker) = &mut asker {
                     asker.ask(info);
-                }
-            }
-            RunEvent::ApprovalResolved { .. } => {
-                if let Some(asker) = &mut asker {
-                    asker.stop();
                 }
             }
             RunEvent::RunFinished { reason, .. } => {
@@ -130,7 +151,7 @@ async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
                 exit = told.exit;
                 ui.failure(&told);
             }
-            RunEvent::RunStarted { .. } | RunEvent::Log(_) => {}
+            RunEvent::RunStarted { .. } | RunEvent::Log(_) | RunEvent::ApprovalResolved { .. } => {}
         }
     }
     // The stream may have broken off before the run did; its end is logged in any case.

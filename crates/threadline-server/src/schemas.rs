@@ -319,6 +319,8 @@ fn items() -> Named {
                         "replaces",
                         object(&[("fromSeq", whole()), ("toSeq", whole())]),
                     ),
+                    ("tokensBefore", whole()),
+                    ("tokensAfter", or_null(whole())),
                 ],
             ),
         ),

@@ -205,6 +205,10 @@ pub enum TurnItem {
         summary: Vec<ContentPart>,
         /// What it replaces.
         replaces: SeqRange,
+        /// Size of the history before, in tokens.
+        tokens_before: u64,
+        /// The same after.
+        tokens_after: Option<u64>,
     },
     /// The head moved.
     Head {
@@ -509,6 +513,8 @@ impl View {
                 seq,
                 summary: summary.summary.clone(),
                 replaces: summary.replaces,
+                tokens_before: summary.tokens_before,
+                tokens_after: summary.tokens_after,
             }),
             Item::Assistant(message) => self.assistant(seq, &message),
             Item::ToolResult(_) => Vec::new(),

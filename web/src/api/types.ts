@@ -173,6 +173,8 @@ export interface CompactionItem extends ItemBase {
   kind: "compaction";
   summary: ContentPart[];
   replaces: { fromSeq: number; toSeq: number };
+  tokensBefore: number;
+  tokensAfter: number | null;
 }
 
 export interface HeadItem extends ItemBase {

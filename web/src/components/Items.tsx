@@ -162,7 +162,9 @@ function Compaction({ item }: { item: CompactionItem }) {
         <Icon name="chevron" />
         Older history was summarised for the model
         <span className="quiet">
-          events {item.replaces.fromSeq} to {item.replaces.toSeq}
+          events {item.replaces.fromSeq} to {item.replaces.toSeq}, about{" "}
+          {item.tokensBefore.toLocaleString("en")} tokens before
+          {item.tokensAfter !== null && `, ${item.tokensAfter.toLocaleString("en")} after`}
         </span>
       </summary>
       <Markdown text={textOfContent(item.summary)} />

@@ -294,3 +294,19 @@ async fn a_no_to_an_old_question_closes_its_turn() {
     assert_eq!(world.types(&id).await.last().unwrap(), "turn/end");
     assert!(!world.dir.path().join("new.txt").exists());
 }
+
+#[tokio::test]
+async fn whoever_watches_the_board_hears_of_questions_and_answers() {
+    let world = World::new([Reply::Calls(vec![write("c1", "a.txt")])]);
+    let agents = world.agents();
+    let mut watch = agents.approvals().watch();
+    let run = start(&agents, None, strict("x")).await;
+    while agents.approvals().waiting(None).is_empty() {
+        watch.changed().await.unwrap();
+    }
+    watch.mark_unchanged();
+    let no = answered(Answer::Deny, None);
+    agents.approvals().answer(run.run_id(), "c1", no).unwrap();
+    assert!(watch.has_changed().unwrap());
+    run.wait().await;
+}

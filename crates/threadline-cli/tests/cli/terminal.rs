@@ -105,3 +105,25 @@ fn a_question_that_is_interrupted_expires() {
     world.call(&["run", "--session", &id, "go on"]).ok();
     strict.model.assert_no_violations();
 }
+
+#[test]
+fn what_a_subagent_asks_is_asked_at_the_same_terminal() {
+    let strict = Strict::new([]);
+    let world = World::new().with_model(&strict);
+    strict.model.push(Reply::call(
+        "call_child",
+        "agent",
+        serde_json::json!({"task": "make the file"}),
+    ));
+    let mut running = ask(&world, &strict, "echo child > made");
+    strict.model.push(Reply::text("All done."));
+    // Nobody is asked by the run itself, so nothing of it is in its events.
+    running.type_line("y");
+    let end = running.wait_type("run_finished");
+    assert_eq!(end["answer"], "All done.");
+    let (status, _, stderr) = running.finish();
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("asked by the subagent"), "{stderr}");
+    assert!(world.work().join("made").exists());
+    strict.model.assert_no_violations();
+}
