@@ -86,7 +86,7 @@ const MUTANTS: &[Mutant] = &[
         number: 1,
         bug: "the log is never synced",
         file: LOG,
-        text: r#"            Some(file) => file.sync_data().at("syncing", &path),
+        text: r#"            Some(file) => file.sync_data().at("syncing", &self.path),
 "#,
         instead: "            Some(_) => Ok(()),\n",
         check: crash("append synced"),
@@ -126,12 +126,12 @@ const MUTANTS: &[Mutant] = &[
         number: 4,
         bug: "a failed sync is tried again",
         file: LOG,
-        text: r#"            Some(file) => file.sync_data().at("syncing", &path),
+        text: r#"            Some(file) => file.sync_data().at("syncing", &self.path),
 "#,
         instead: r#"            Some(file) => file
                 .sync_data()
                 .or_else(|_| file.sync_data())
-                .at("syncing", &path),
+                .at("syncing", &self.path),
 "#,
         check: plain(
             "faults",
