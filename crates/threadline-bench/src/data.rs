@@ -14,7 +14,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use threadline_jsonl::{CountingVfs, JsonlBackend, JsonlOptions, RealVfs, layout};
-use threadline_session::{Header, OsPath, Payload, Place, SessionId};
+use threadline_session::{Header, OsPath, Payload, Place, SessionId, Transcript};
 use threadline_store::{
     AppendOptions, Backend as _, Clock, Durability, SessionStore, SessionWriter, Shown,
     StoreOptions,
@@ -22,9 +22,19 @@ use threadline_store::{
 
 use crate::{Outcome, agent::Agent, measure};
 
-/// Stamp of the logs. It is raised when they are made differently, or when the store writes beside
-/// them what the rows measure (checkpoints above all); logs with another one are made anew.
+/// First part of the stamp of the logs. It is raised when they are made differently, or when the
+/// store writes beside them what the rows measure; logs with another stamp are made anew.
 const FORMAT: u32 = 1;
+
+/// Returns the stamp. Checkpoints are of no use to a store that freezes its state differently, and
+/// rows would measure what it does without: so the state of an empty log is part of it.
+fn format() -> String {
+    let frozen = Transcript::new().freeze();
+    format!(
+        "{FORMAT}-{:08x}",
+        threadline_session::codec::crc32c(&frozen)
+    )
+}
 /// Events of one batch while data is made.
 const BATCH: usize = 2_000;
 /// Items that a compaction leaves.
@@ -74,9 +84,9 @@ pub(crate) const PLAIN_500: Spec = spec("plain-500", 500, Compaction::Never);
 /// A log that is there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Log {
-    /// [`FORMAT`] when it was made.
+    /// The [`format`] when it was made.
     #[serde(default)]
-    format: u32,
+    format: String,
     /// Root of the store that holds it.
     pub(crate) root: PathBuf,
     pub(crate) id: String,
@@ -180,7 +190,7 @@ fn made(marker: &Path) -> Option<Log> {
     let text = std::fs::read_to_string(marker).ok()?;
     // One that cannot be read is of another version, too.
     let log: Log = serde_json::from_str(&text).ok()?;
-    (log.format == FORMAT).then_some(log)
+    (log.format == format()).then_some(log)
 }
 
 /// Returns a log, and makes it first if it is not there or not of today's kind.
@@ -202,7 +212,7 @@ pub(crate) async fn log(data: &Path, spec: Spec) -> Outcome<Log> {
         measure::settle(&dir.join(name))?;
     }
     let log = Log {
-        format: FORMAT,
+        format: format(),
         bytes: std::fs::metadata(&path)?.len(),
         index_bytes: std::fs::metadata(dir.join(layout::INDEX))?.len(),
         lock: std::fs::read(dir.join(layout::LOCK))?,
@@ -345,7 +355,7 @@ async fn write(root: &Path, id: &SessionId, spec: Spec) -> Outcome<u64> {
 /// Returns what the model sees of a session, read from the log alone.
 async fn surface(root: &Path, id: &SessionId) -> Outcome<Vec<(u64, Place)>> {
     let backend = JsonlBackend::open(root, JsonlOptions::default())?;
-    let mut state = threadline_session::Transcript::new().bare();
+    let mut state = Transcript::new().bare();
     let mut failed = None;
     let from = threadline_store::ReadPos::default();
     backend
