@@ -84,7 +84,7 @@ pub(crate) const PLAIN_500: Spec = spec("plain-500", 500, Compaction::Never);
 /// A log that is there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Log {
-    /// The [`format`] when it was made.
+    /// The [`format()`] when it was made.
     #[serde(default)]
     format: String,
     /// Root of the store that holds it.

@@ -380,9 +380,10 @@ async fn a_catalogue_garbled_at_any_byte_gives_the_same_answers() {
     };
     put(&bytes);
     assert_eq!(answers(&open(root.path())).await, before);
-    for offset in (0..4096).chain((4096..bytes.len()).step_by(16)) {
+    for offset in 0..bytes.len() {
+        // The highest and the lowest bit by turns; both in the header.
         for mask in [0x01, 0x80] {
-            if offset >= 128 && (offset / 16 % 2 == 0) == (mask == 1) {
+            if offset >= 128 && (offset % 2 == 0) == (mask == 1) {
                 continue;
             }
             let mut garbled = bytes.clone();
