@@ -171,7 +171,7 @@ pub(crate) fn crash_stores() -> (u64, Vec<String>) {
 #[test]
 fn turns_forks_and_take_overs_of_a_store_survive_a_crash_at_any_operation() {
     let (states, wrong) = crash_stores();
-    println!("store: {states} crash states");
+    say!("store: {states} crash states");
     assert!(
         wrong.is_empty(),
         "{} wrong: {:#?}",

@@ -281,7 +281,7 @@ fn when_storage_is_full_no_part_of_a_fork_or_an_import_is_listed_and_the_parent_
     for deed in [Deed::Fork, Deed::ForkOfFork, Deed::Import] {
         let runs = full(deed);
         assert!(matches!(runs, Ok(1..)), "{deed:?}: {runs:?}");
-        println!("{deed:?} on full storage: {} runs", runs.unwrap_or(0));
+        say!("{deed:?} on full storage: {} runs", runs.unwrap_or(0));
     }
 }
 
