@@ -154,19 +154,18 @@ fn short(commit: &str) -> Option<String> {
 /// Returns what AGENTS.md says in the folder and in those above it up to the repository's root, the
 /// outermost first.
 fn instructions(cwd: &Path) -> Option<String> {
+    // Outside of a repository only the folder itself speaks.
+    let above = ancestors(cwd).position(|folder| folder.join(".git").exists());
     let mut found = Vec::new();
-    for folder in ancestors(cwd) {
+    for folder in ancestors(cwd).take(above.unwrap_or(0) + 1) {
         let path = folder.join(INSTRUCTIONS);
+        // A link could lead to a key, and nobody is asked before this is sent.
+        if path.is_symlink() {
+            continue;
+        }
         if let Some(text) = read(&path, INSTRUCTIONS_BYTES).filter(|text| !text.trim().is_empty()) {
             let text = text.trim_end();
             found.push(format!("From {}:\n\n{text}", path.display()));
-        }
-        if folder.join(".git").exists() {
-            break;
-        }
-        // Outside of a repository only the folder itself speaks.
-        if !ancestors(cwd).any(|folder| folder.join(".git").exists()) {
-            break;
         }
     }
     found.reverse();
@@ -273,5 +272,10 @@ mod tests {
         std::fs::write(cwd.join(INSTRUCTIONS), "inner").unwrap();
         let rules = instructions(&cwd).unwrap();
         assert!(rules.find("outer").unwrap() < rules.find("inner").unwrap());
+        // What a link leads to is not for the model.
+        std::fs::remove_file(cwd.join(INSTRUCTIONS)).unwrap();
+        std::fs::write(dir.path().join(".env"), "KEY=1").unwrap();
+        std::os::unix::fs::symlink("../.env", cwd.join(INSTRUCTIONS)).unwrap();
+        assert!(!instructions(&cwd).unwrap().contains("KEY"));
     }
 }

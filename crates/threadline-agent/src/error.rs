@@ -1,7 +1,5 @@
 //! Why a run could not start, or stopped without its end being logged.
 
-use std::{error::Error, io};
-
 use threadline_session::SessionId;
 use threadline_store::{AppendError, BlobError, CreateError, OpenError, ReadError};
 
@@ -70,6 +68,7 @@ impl StartError {
             Self::Open(error) => open_code(error),
             Self::Create(CreateError::AlreadyExists { .. }) => "already_exists",
             Self::Create(CreateError::Header(_)) | Self::Internal(_) => "internal",
+            Self::Create(CreateError::Backend(error)) if error.is_full() => "storage_full",
             Self::Create(CreateError::Backend(_)) => "storage_error",
             Self::Append(error) => append_code(error),
             Self::Image { .. } => "bad_image",
@@ -133,6 +132,7 @@ pub fn read_code(error: &ReadError) -> &'static str {
         ReadError::NotFound { .. } => "session_not_found",
         ReadError::Corrupt { .. } => "damaged",
         ReadError::Unsupported { .. } => "unsupported",
+        ReadError::Backend(error) if error.is_full() => "storage_full",
         ReadError::Backend(_) => "storage_error",
     }
 }
@@ -162,27 +162,7 @@ pub fn blob_code(error: &BlobError) -> &'static str {
         BlobError::TooLarge { .. } => "too_large",
         BlobError::NotFound { .. } => "blob_not_found",
         BlobError::Damaged { .. } => "damaged",
-        BlobError::Backend(error) if is_full(error) => "storage_full",
+        BlobError::Backend(error) if error.is_full() => "storage_full",
         BlobError::Backend(_) => "storage_error",
     }
-}
-
-/// The seam tells of a full disk only by the cause.
-fn is_full(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(
-            kind,
-            Some(
-                io::ErrorKind::StorageFull
-                    | io::ErrorKind::QuotaExceeded
-                    | io::ErrorKind::FileTooLarge
-            )
-        ) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }

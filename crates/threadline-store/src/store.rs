@@ -441,7 +441,8 @@ impl SessionStore {
                 store: self.address(),
             },
             ClaimError::StorageFull { what } => {
-                DeleteError::Backend(crate::BackendError::new(what, "the storage is full"))
+                let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+                DeleteError::Backend(crate::BackendError::new(what, full))
             }
             ClaimError::Backend(error) => DeleteError::Backend(error),
         })

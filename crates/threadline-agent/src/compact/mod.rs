@@ -132,11 +132,8 @@ impl Driver {
         if !self.gauge.is_over(bytes) {
             return Ok(());
         }
-        match self.compact(Why::Full).await? {
-            Compacted::Done { .. } => Ok(()),
-            // Let the provider judge: it may count differently.
-            Compacted::Nothing => Ok(()),
-        }
+        // When nothing can be replaced the provider judges: it may count differently.
+        self.compact(Why::Full).await.map(drop)
     }
 
     async fn request_bytes(&self) -> Result<usize, Stop> {
@@ -151,8 +148,8 @@ impl Driver {
         Ok(usize::try_from(print.bytes).unwrap_or(usize::MAX))
     }
 
-    /// Replaces the older part of the history by a summary: at most [`SUMMARY_TRIES`] times, each
-    /// time keeping less, until the request fits.
+    /// Replaces the older part of the history by a summary, with each of [`COMPACT_TAILS`] until the
+    /// request fits. The tokens of all summaries are the run's, also of those that were of no use.
     pub(crate) async fn compact(&mut self, why: Why) -> Result<Compacted, Stop> {
         let bytes = self.request_bytes().await?;
         let (units, fixed) = self
@@ -179,7 +176,13 @@ impl Driver {
                 continue;
             }
             tried = true;
-            let text = self.summarise(&plan.gone, most, &mut usage).await?;
+            let text = match self.summarise(&plan.gone, most, &mut usage).await {
+                Ok(text) => text,
+                Err(stop) => {
+                    self.usage.add(&usage);
+                    return Err(stop);
+                }
+            };
             let summary = format!("{}{}", render::HEAD, render::limited(text, most));
             let after = fixed + plan.stays + summary.len();
             if after >= bytes || (why != Why::Asked && self.gauge.is_over(after)) {

@@ -285,6 +285,9 @@ async fn a_history_that_nothing_makes_fit_says_so_and_stays_as_it_is() {
     };
     assert_eq!(code, "compaction_failed");
     assert!(message.contains("fork"), "{message}");
+    // What the useless summaries took is counted, too.
+    let calls = world.model.asked.lock().unwrap().len() as u64;
+    assert_eq!(outcome.usage.output_tokens, 10 * calls);
     assert!(world.compactions(run.session_id()).await.is_empty());
     world.sound(run.session_id()).await;
 
