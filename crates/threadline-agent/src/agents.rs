@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::{
     ApprovalBoard, CompactionOptions, Prices, Run, RunLimits, StartError,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
-    tools::{Toolbox, state::RunStates},
+    tools::{ToolSource, Toolbox, state::RunStates},
 };
 
 /// The providers that are set up, and the model that new sessions use.
@@ -145,6 +145,8 @@ pub struct AgentsConfig {
     pub models: Models,
     /// Tools.
     pub toolbox: Toolbox,
+    /// Has more tools for sessions, such as those of MCP servers.
+    pub source: Option<Arc<dyn ToolSource>>,
     /// What new sessions run under.
     pub defaults: Defaults,
     /// Who approves.
@@ -169,6 +171,7 @@ impl AgentsConfig {
             store,
             models,
             toolbox: Toolbox::standard(),
+            source: None,
             defaults: Defaults::new(cwd),
             approver: Approver::Board,
             approval_timeout: APPROVAL_TIMEOUT,
@@ -387,6 +390,7 @@ impl Agents {
     }
 
     /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.
+    /// Then the [source](AgentsConfig::source) of tools lets go of what it holds.
     pub async fn shutdown(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         let runs = self.runs();
@@ -395,6 +399,9 @@ impl Agents {
         }
         for run in runs {
             run.wait().await;
+        }
+        if let Some(source) = &self.shared.config.source {
+            source.shutdown().await;
         }
     }
 }

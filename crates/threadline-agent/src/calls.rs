@@ -129,7 +129,7 @@ impl Driver {
     }
 
     async fn plan(&self, call: &Call) -> Plan {
-        let toolbox = &self.core.shared.config.toolbox;
+        let toolbox = &self.toolbox;
         let Some(tool) = toolbox.get(&call.name) else {
             return Plan::Refuse(toolbox.unknown(&call.name));
         };

@@ -26,6 +26,12 @@ use crate::{
 /// File whose words are told to the model.
 const INSTRUCTIONS: &str = "AGENTS.md";
 
+/// Subject of what is told of tools that come from elsewhere.
+const SOURCES: &str = "Servers";
+/// Takes back what was told of them.
+const SOURCES_WELL: &str =
+    "no tool server is missing any more; the tools are those you are offered now";
+
 /// Returns what a message of the harness is about: its text up to the colon.
 pub(crate) fn subject(part: &ContentPart) -> Option<&str> {
     let ContentPart::Text { text } = part else {
@@ -36,20 +42,7 @@ pub(crate) fn subject(part: &ContentPart) -> Option<&str> {
 
 /// Returns the message that tells what is not on the surface yet, or no longer holds.
 pub(crate) fn news(transcript: &Transcript, cwd: &Path, now_ms: u64) -> Option<UserMessage> {
-    let mut told: HashMap<String, String> = HashMap::new();
-    for (_, item) in transcript.surface() {
-        let Item::User(message) = item else {
-            continue;
-        };
-        if message.source != UserSource::Context {
-            continue;
-        }
-        for part in &message.content {
-            if let (Some(subject), ContentPart::Text { text }) = (subject(part), part) {
-                told.insert(subject.to_owned(), text.clone());
-            }
-        }
-    }
+    let told = told(transcript);
     let now = [
         ("Environment", Some(prompt::environment(cwd)), ""),
         ("Date", date(now_ms), ""),
@@ -64,6 +57,41 @@ pub(crate) fn news(transcript: &Transcript, cwd: &Path, now_ms: u64) -> Option<U
             "there is no AGENTS.md for the working directory any more; what it said no longer holds",
         ),
     ];
+    changed(&told, now)
+}
+
+/// Returns the message that tells what holds of the tools that come from elsewhere, if the model
+/// was told something else, or nothing yet.
+pub(crate) fn sources_news(transcript: &Transcript, now: Option<String>) -> Option<UserMessage> {
+    let now = now.map(|now| format!("{SOURCES}: {now}"));
+    changed(&told(transcript), [(SOURCES, now, SOURCES_WELL)])
+}
+
+/// Returns what the model was told last of each subject.
+fn told(transcript: &Transcript) -> HashMap<String, String> {
+    let mut told = HashMap::new();
+    for (_, item) in transcript.surface() {
+        let Item::User(message) = item else {
+            continue;
+        };
+        if message.source != UserSource::Context {
+            continue;
+        }
+        for part in &message.content {
+            if let (Some(subject), ContentPart::Text { text }) = (subject(part), part) {
+                told.insert(subject.to_owned(), text.clone());
+            }
+        }
+    }
+    told
+}
+
+/// Returns the message about those subjects of which something else was told. Each has what holds
+/// now, or else what takes back what was told.
+fn changed<'a>(
+    told: &HashMap<String, String>,
+    now: impl IntoIterator<Item = (&'a str, Option<String>, &'a str)>,
+) -> Option<UserMessage> {
     let content: Vec<ContentPart> = now
         .into_iter()
         .filter_map(|(subject, now, gone)| {

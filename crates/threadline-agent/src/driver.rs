@@ -27,7 +27,9 @@ use crate::{
     error::{append_code, blob_code},
     offers::Approved,
     run::Failure,
+    sources::Sources,
     spans,
+    tools::Toolbox,
 };
 
 /// Why the loop stops before the model is finished.
@@ -71,6 +73,10 @@ pub(crate) struct Driver {
     pub(crate) gauge: Gauge,
     pub(crate) halt: Halt,
     pub(crate) circles: Circles,
+    /// The tools of this turn.
+    pub(crate) toolbox: Toolbox,
+    /// What has more of them.
+    pub(crate) sources: Option<Sources>,
     /// A call that a person has approved already.
     pub(crate) approved: Option<Approved>,
     pub(crate) usage: Usage,
@@ -94,6 +100,8 @@ impl Driver {
     ) -> Self {
         Self {
             approved: None,
+            toolbox: core.shared.config.toolbox.clone(),
+            sources: None,
             task,
             gauge: Gauge::new(
                 core.shared
@@ -164,6 +172,9 @@ impl Driver {
         };
         let shared = self.core.shared.clone();
         shared.forget_run(self.run.run_id(), self.run.session_id());
+        if let Some(sources) = self.sources.take() {
+            sources.release();
+        }
         if outcome.reason == EndReason::Completed && outcome.failure.is_none() {
             next_run(self.core.clone()).await;
         }
@@ -187,6 +198,7 @@ impl Driver {
         if self.task == Task::Compact {
             return self.only_compact().await;
         }
+        self.make_ready().await?;
         let most = self.context.max_steps.unwrap_or(u32::MAX);
         for _ in 0..most {
             self.check_limits().await?;

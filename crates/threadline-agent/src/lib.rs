@@ -22,6 +22,7 @@ pub mod policy;
 pub mod prompt;
 mod replay;
 mod run;
+mod sources;
 mod spans;
 mod start;
 pub mod subagents;

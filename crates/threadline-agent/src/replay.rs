@@ -49,6 +49,7 @@ use crate::{
     Agents, AgentsConfig, Approver, CreateOptions, Models, Run, RunOutcome, RunPolicy,
     agents::Core,
     driver::{Driver, Task},
+    policy::is_foreign,
     replay::{
         actors::{Recorded, Recording},
         backend::Judged,
@@ -222,6 +223,8 @@ struct Stage {
     turn: u64,
     step: u64,
     lost: bool,
+    /// Tools of MCP servers that only read in this turn.
+    foreign_reads: BTreeSet<String>,
     report: ReplayReport,
 }
 
@@ -260,6 +263,7 @@ impl Stage {
             turn: 0,
             step: 0,
             lost: false,
+            foreign_reads: BTreeSet::new(),
             report,
         };
         stage.core = Some(stage.troupe(Toolbox::new(), Approver::Board)?);
@@ -345,7 +349,13 @@ impl Stage {
         self.report.turns += 1;
         self.lost |= events.iter().any(|event| event.kind == LOG_LOST);
         let toolbox = &self.options.toolbox;
-        let mut plan = Plan::new(&payloads, |name| toolbox.get(name).is_some());
+        let knows = |name: &str| toolbox.get(name).is_some() || is_foreign(name);
+        let mut plan = Plan::new(&payloads, knows);
+        let granted = self.core()?.writer.with_transcript(|transcript| {
+            let grants = transcript.session_grants().iter();
+            grants.map(|asked| asked.name.clone()).collect::<Vec<_>>()
+        });
+        self.foreign_reads = plan::foreign_reads(&payloads, &start.context, &granted.await);
         if self.lost {
             // What the loop would do depends on what is missing.
             plan.parts = vec![Part::Given(0..events.len())];
@@ -595,6 +605,7 @@ impl Stage {
             let tool = Recorded {
                 definition: definition.clone(),
                 real: self.options.toolbox.get(&definition.name).cloned(),
+                reads: self.foreign_reads.contains(&definition.name),
                 script: self.script.clone(),
                 store: self.store.clone(),
             };

@@ -7,8 +7,8 @@ use threadline_model::Images;
 use threadline_session::{
     OsPath, Payload, RunId, SessionId, Transcript, closers,
     payload::{
-        ApprovalPolicy, ContentPart, SandboxMode, SystemPrompt, SystemReason, TurnContext,
-        TurnStart, UserMessage, UserSource,
+        ApprovalPolicy, ContentPart, SandboxMode, SystemPrompt, SystemReason, ToolDefinition,
+        TurnContext, TurnStart, UserMessage, UserSource,
     },
 };
 use threadline_store::AppendOptions;
@@ -26,6 +26,7 @@ use crate::{
     offers::Approved,
     prompt,
     run::RunParts,
+    sources::Sources,
     spans, subagents,
 };
 
@@ -221,10 +222,17 @@ impl Agent {
         }
         let images = core.keep_images(&input.images).await?;
         core.close_leftover().await?;
+        let sources = Sources::of(core).await;
         let (context, payloads) = core
             .writer
             .with_transcript(|transcript| {
-                core.open_turn(transcript, &input, images, approved.as_ref())
+                core.open_turn(
+                    transcript,
+                    &input,
+                    images,
+                    approved.as_ref(),
+                    sources.is_some(),
+                )
             })
             .await?;
         let provider = core
@@ -273,6 +281,7 @@ impl Agent {
         };
         let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
         driver.approved = approved;
+        driver.sources = sources;
         let span = spans::run(&run, &driver.context);
         tokio::spawn(driver.drive(outcome).instrument(span));
         Ok(Started::New(run))
@@ -325,6 +334,7 @@ impl Core {
         input: &RunInput,
         images: Vec<ContentPart>,
         approved: Option<&Approved>,
+        has_sources: bool,
     ) -> Result<(TurnContext, Vec<Payload>), StartError> {
         let context = self.context(transcript.context(), input)?;
         let cwd = context.cwd.as_path();
@@ -345,8 +355,14 @@ impl Core {
             run_id,
             context: context.clone(),
         })];
-        payloads.extend(self.system_prompt(transcript));
-        if is_compact(&input.task) {
+        let compacts = is_compact(&input.task);
+        // What sources have is known only when they are ready, so the run logs it then. Making the
+        // history shorter takes no tools, but a first request needs a prompt.
+        if !has_sources || (compacts && transcript.system().is_none()) {
+            let tools = self.shared.config.toolbox.definitions();
+            payloads.extend(system_prompt(transcript, tools));
+        }
+        if compacts {
             return Ok((context, payloads));
         }
         let now = self.shared.store.clock().now_ms();
@@ -414,21 +430,24 @@ impl Core {
             max_steps: Some(input.max_steps.unwrap_or(defaults.max_steps)),
         })
     }
+}
 
-    fn system_prompt(&self, transcript: &Transcript) -> Option<Payload> {
-        let text = prompt::SYSTEM_PROMPT;
-        let tools = self.shared.config.toolbox.definitions();
-        let reason = match transcript.system() {
-            None => SystemReason::Initial,
-            Some(before) if before.text == text && before.tools == tools => return None,
-            Some(_) => SystemReason::Changed,
-        };
-        Some(Payload::SystemPrompt(SystemPrompt {
-            text: text.into(),
-            tools,
-            reason,
-        }))
-    }
+/// Returns the system prompt with these tools, unless that is in force already.
+pub(crate) fn system_prompt(
+    transcript: &Transcript,
+    tools: Vec<ToolDefinition>,
+) -> Option<Payload> {
+    let text = prompt::SYSTEM_PROMPT;
+    let reason = match transcript.system() {
+        None => SystemReason::Initial,
+        Some(before) if before.text == text && before.tools == tools => return None,
+        Some(_) => SystemReason::Changed,
+    };
+    Some(Payload::SystemPrompt(SystemPrompt {
+        text: text.into(),
+        tools,
+        reason,
+    }))
 }
 
 /// Whether a task is the command to make the history shorter.

@@ -348,6 +348,28 @@ async fn depth(store: &SessionStore, header: &Header) -> Result<usize, ReadError
     Ok(depth)
 }
 
+/// Returns the session that a subagent works for, through all levels; of any other session, itself.
+pub(crate) async fn root(store: &SessionStore, header: &Header) -> SessionId {
+    let mut id = header.id.clone();
+    let mut next = Some(header.clone());
+    for _ in 0..SUBAGENT_DEPTH {
+        let Some(header) = next.take_if(|h| matches!(h.origin, Origin::Subagent { .. })) else {
+            break;
+        };
+        let Some(parent) = header.parent else {
+            break;
+        };
+        // One that a person deleted still has its name.
+        next = store
+            .header(&parent.id)
+            .await
+            .ok()
+            .map(|stored| stored.header);
+        id = parent.id;
+    }
+    id
+}
+
 /// Returns the id of the session that a call begins. It takes its time from the parent's id, so
 /// that both are kept in one place.
 fn child_id(parent: &SessionId, step: u64, call_id: &str) -> SessionId {

@@ -33,5 +33,7 @@ mod read_output;
 mod replay;
 #[path = "runs/resume.rs"]
 mod resume;
+#[path = "runs/sources.rs"]
+mod sources;
 #[path = "runs/subagents.rs"]
 mod subagents;

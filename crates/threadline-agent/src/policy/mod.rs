@@ -51,7 +51,8 @@ impl Grant {
     }
 
     /// Returns whether it covers a call: the identical command of the shell, the same path of
-    /// another tool, and identical arguments of a tool that has no path.
+    /// another tool, and identical arguments of a tool that has no path or is of an MCP server,
+    /// where a path may mean anything.
     #[must_use]
     pub fn covers(&self, tool: &str, arguments: &Value) -> bool {
         if self.tool != tool {
@@ -64,6 +65,9 @@ impl Grant {
                 (Some(granted), Some(asked)) if granted == asked
             );
         }
+        if is_foreign(tool) {
+            return self.arguments == *arguments;
+        }
         match (text_of(&self.arguments, "path"), text_of(arguments, "path")) {
             (Some(granted), Some(asked)) => plain_path(granted) == plain_path(asked),
             (None, None) => self.arguments == *arguments,
@@ -73,6 +77,15 @@ impl Grant {
 }
 
 const SHELL: &str = "shell";
+
+/// What the names of tools of MCP servers begin with.
+pub const FOREIGN: &str = "mcp__";
+
+/// Returns whether a tool belongs to an MCP server, which runs outside of the sandbox.
+#[must_use]
+pub fn is_foreign(tool: &str) -> bool {
+    tool.starts_with(FOREIGN)
+}
 
 fn text_of<'a>(arguments: &'a Value, field: &str) -> Option<&'a str> {
     arguments.get(field).and_then(Value::as_str)
@@ -129,13 +142,22 @@ fn judge_command(
 ) -> Verdict {
     let safe = tool == SHELL && text_of(arguments, "command").is_some_and(is_safe_shell);
     // The sandbox keeps such a command from writing all the same; it may do other things that a
-    // person who wants nothing changed wants to know of.
+    // person who wants nothing changed wants to know of. An MCP server it keeps from nothing.
     let doubtful = sandbox == SandboxMode::ReadOnly && !safe;
+    let does = if is_foreign(tool) {
+        "belongs to an MCP server, which runs outside of the sandbox, and"
+    } else {
+        "runs a command that"
+    };
     match policy {
         ApprovalPolicy::Strict | ApprovalPolicy::OnRequest if doubtful => Verdict::Ask {
             reason: format!(
-                "{tool} runs a command that is not known to only read, and the sandbox mode is \
-                 read_only"
+                "{tool} {does} is not known to only read, and the sandbox mode is read_only"
+            ),
+        },
+        ApprovalPolicy::Strict if is_foreign(tool) => Verdict::Ask {
+            reason: format!(
+                "{tool} {does} is not known to only read, and the approval policy is strict"
             ),
         },
         ApprovalPolicy::Strict => Verdict::Ask {
@@ -145,12 +167,12 @@ fn judge_command(
             Verdict::Allow
         }
         ApprovalPolicy::OnRequest => Verdict::Ask {
-            reason: format!("{tool} runs a command that is not known to only read"),
+            reason: format!("{tool} {does} is not known to only read"),
         },
         ApprovalPolicy::Never if doubtful => Verdict::Deny {
             reason: format!(
-                "{tool} runs a command that is not known to only read; the sandbox mode is \
-                 read_only, and the approval policy never asks"
+                "{tool} {does} is not known to only read; the sandbox mode is read_only, and the \
+                 approval policy never asks"
             ),
         },
         ApprovalPolicy::Never => Verdict::Allow,

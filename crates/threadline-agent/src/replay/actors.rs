@@ -82,6 +82,8 @@ impl Provider for Recording {
 pub(super) struct Recorded {
     pub(super) definition: ToolDefinition,
     pub(super) real: Option<Arc<dyn Tool>>,
+    /// Whether it only reads, when there is no real one that says so.
+    pub(super) reads: bool,
     pub(super) script: Arc<Script>,
     /// Where whole outputs are kept.
     pub(super) store: SessionStore,
@@ -94,8 +96,11 @@ impl Tool for Recorded {
     }
 
     fn effect(&self, arguments: &Value) -> Effect {
-        let real = self.real.as_ref();
-        real.map_or(Effect::Executes, |real| real.effect(arguments))
+        match &self.real {
+            Some(real) => real.effect(arguments),
+            None if self.reads => Effect::ReadOnly,
+            None => Effect::Executes,
+        }
     }
 
     async fn run(&self, arguments: &Value, _: &ToolContext) -> ToolOutput {

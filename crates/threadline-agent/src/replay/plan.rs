@@ -1,13 +1,16 @@
 //! What of a recorded turn the loop runs again, and what is taken over from the log.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
+use serde_json::Value;
 use threadline_model::ModelError;
 use threadline_session::{
     Event, Payload,
-    payload::{EndReason, ModelTrouble, TurnStart, UserSource},
+    payload::{EndReason, ModelTrouble, TurnContext, TurnStart, UserSource},
     types,
 };
+
+use crate::policy::{self, Effect, Verdict, judge};
 
 /// Part of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,6 +284,42 @@ fn unknown_tool(payloads: &[Payload], knows: impl Fn(&str) -> bool) -> Option<&s
         Payload::ApprovalAsked(asked) if !knows(&asked.name) => Some(asked.name.as_str()),
         _ => None,
     })
+}
+
+/// Returns the tools of MCP servers that only read, as the turn shows it: the program that replays
+/// does not know them. Such a tool is never asked for, and it either ran beside another one, or it
+/// ran where one that may do anything would have been asked for or refused. In all other turns it
+/// makes no difference.
+pub(super) fn foreign_reads(
+    payloads: &[Payload],
+    context: &TurnContext,
+    granted: &[String],
+) -> BTreeSet<String> {
+    let asked = |name: &str| {
+        granted.iter().any(|granted| granted == name)
+            || payloads
+                .iter()
+                .any(|p| matches!(p, Payload::ApprovalAsked(asked) if asked.name == name))
+    };
+    let started = |at: Option<usize>| {
+        at.and_then(|at| payloads.get(at))
+            .is_some_and(|p| matches!(p, Payload::ToolStart(_)))
+    };
+    let (policy, mode) = (context.approval_policy, context.sandbox_mode);
+    let stopped = |name: &str| {
+        judge(policy, mode, Effect::Executes, name, &Value::Null, &[]) != Verdict::Allow
+    };
+    payloads
+        .iter()
+        .enumerate()
+        .filter_map(|(at, payload)| match payload {
+            Payload::ToolStart(start) => Some((at, start.name.as_str())),
+            _ => None,
+        })
+        .filter(|(_, name)| policy::is_foreign(name) && !asked(name))
+        .filter(|(at, name)| started(at.checked_sub(1)) || started(Some(at + 1)) || stopped(name))
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 fn without_steps(payloads: &[Payload]) -> &'static str {

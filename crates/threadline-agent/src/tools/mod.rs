@@ -1,6 +1,7 @@
 //! What the model can do: the tool interface, the registry and the built-in tools.
 //!
-//! - [`Tool`] is one capability; [`Toolbox`] holds them by name.
+//! - [`Tool`] is one capability; [`Toolbox`] holds them by name. A [`ToolSource`] has more of them
+//!   for a session, as far as they can be had when a turn begins.
 //! - The file tools obey [`PathRules`]; the shell tool runs in a sandbox of the kernel, and in a
 //!   group of processes that cannot outlive the agent.
 //! - Whether a call may run at all is decided before, by [`crate::policy::judge`].
@@ -22,6 +23,7 @@ mod process;
 mod read;
 mod session;
 mod shell;
+mod source;
 mod staging;
 pub(crate) mod state;
 pub(crate) mod text;
@@ -53,9 +55,11 @@ pub use jobs::{JobKill, JobStart, JobStatus};
 pub use ls::Ls;
 pub use output::ReadOutput;
 pub use paths::{Access, PathError, PathRules};
+pub use process::{Companion, CompanionPipes};
 pub use read::Read;
-pub use session::CallSession;
+pub use session::{CallSession, ImageError};
 pub use shell::Shell;
+pub use source::{Ready, ToolSource};
 pub use todo::Todo;
 pub use write::Write;
 

@@ -19,13 +19,14 @@ use std::thread;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
-use tokio::process::{ChildStderr, ChildStdout};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
 /// The arguments are the program and its arguments. A signal interrupts `wait` at once, which it
 /// would not do for a command in the foreground. The trap uses builtins only, because
 /// starting a program can fail when the command has used up all processes. It looks for members
-/// of the session first, since job control in the command makes groups of its own.
+/// of the session first, since job control in the command makes groups of its own. A shell gives a
+/// command in the background an empty standard input unless it is handed over by another number.
 const SUPERVISOR: &str = r#"
 end() {
   for stat in /proc/[0-9]*/stat; do
@@ -39,7 +40,9 @@ end() {
   kill -9 0
 }
 trap end TERM INT HUP
-"$@" &
+exec 3<&0
+"$@" <&3 3<&- &
+exec 3<&- </dev/null
 wait "$!"
 exit "$?"
 "#;
@@ -100,17 +103,7 @@ pub(crate) async fn start(
     env: Vec<(OsString, OsString)>,
     mark: Option<&Path>,
 ) -> io::Result<Running> {
-    let mut supervisor = Command::new("/bin/sh");
-    supervisor
-        .args(["-c", SUPERVISOR, "sh"])
-        .args(command)
-        .current_dir(cwd)
-        .env_clear()
-        .envs(env)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    tie_to_this_process(&mut supervisor);
+    let supervisor = supervisor(command, cwd, env, Stdio::null());
     let started = on_spawner(supervisor, mark.map(Path::to_path_buf)).await?;
     Ok(Running {
         stdout: ChildStdout::from_std(started.stdout)?,
@@ -118,6 +111,87 @@ pub(crate) async fn start(
         exit: started.exit,
         group: started.group,
     })
+}
+
+fn supervisor(
+    command: Vec<OsString>,
+    cwd: &Path,
+    env: Vec<(OsString, OsString)>,
+    stdin: Stdio,
+) -> Command {
+    let mut supervisor = Command::new("/bin/sh");
+    supervisor
+        .args(["-c", SUPERVISOR, "sh"])
+        .args(command)
+        .current_dir(cwd)
+        .env_clear()
+        .envs(env)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    tie_to_this_process(&mut supervisor);
+    supervisor
+}
+
+/// A program that works beside the agent and is talked to over its standard streams. It runs
+/// outside of the sandbox, leads a session and a process group of its own, and ends with the agent,
+/// however that ends.
+#[derive(Debug)]
+pub struct Companion {
+    exit: oneshot::Receiver<io::Result<ExitStatus>>,
+    group: Group,
+}
+
+/// The standard streams of a [`Companion`].
+#[derive(Debug)]
+pub struct CompanionPipes {
+    /// What it reads; dropping it is how it is asked to end.
+    pub stdin: ChildStdin,
+    /// What it writes.
+    pub stdout: ChildStdout,
+    /// What it writes for people.
+    pub stderr: ChildStderr,
+}
+
+impl Companion {
+    /// Starts a program, given with its arguments. It sees the environment that is named here and
+    /// nothing else.
+    ///
+    /// # Errors
+    /// When the system starts no process. A program that does not exist ends with the code 127
+    /// instead.
+    pub async fn start(
+        command: Vec<OsString>,
+        cwd: &Path,
+        env: Vec<(OsString, OsString)>,
+    ) -> io::Result<(Self, CompanionPipes)> {
+        let supervisor = supervisor(command, cwd, env, Stdio::piped());
+        let started = on_spawner(supervisor, None).await?;
+        let stdin = started
+            .stdin
+            .ok_or_else(|| io::Error::other("the program has no standard input"))?;
+        let pipes = CompanionPipes {
+            stdin: ChildStdin::from_std(stdin)?,
+            stdout: ChildStdout::from_std(started.stdout)?,
+            stderr: ChildStderr::from_std(started.stderr)?,
+        };
+        let companion = Self {
+            exit: started.exit,
+            group: started.group,
+        };
+        Ok((companion, pipes))
+    }
+
+    /// Kills it with all that it started.
+    pub fn kill(&self) {
+        self.group.kill();
+    }
+
+    /// Waits until every process of it is dead; the status is `None` when nobody can tell it.
+    /// Dropping the future loses nothing, but it must not be called again after it returned.
+    pub async fn exited(&mut self) -> Option<ExitStatus> {
+        (&mut self.exit).await.ok()?.ok()
+    }
 }
 
 fn runner() -> &'static OsStr {
@@ -152,6 +226,7 @@ fn tie_to_this_process(command: &mut Command) {
 }
 
 struct Started {
+    stdin: Option<std::process::ChildStdin>,
     stdout: std::process::ChildStdout,
     stderr: std::process::ChildStderr,
     exit: oneshot::Receiver<io::Result<ExitStatus>>,
@@ -204,6 +279,7 @@ fn send_to_spawner(order: Order) -> io::Result<()> {
 
 fn spawn(mut command: Command, mark: Option<PathBuf>) -> io::Result<Started> {
     let mut child = command.spawn()?;
+    let stdin = child.stdin.take();
     let pipes = (child.stdout.take(), child.stderr.take());
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (Some(pid), (Some(stdout), Some(stderr))) = (pid, pipes) else {
@@ -225,6 +301,7 @@ fn spawn(mut command: Command, mark: Option<PathBuf>) -> io::Result<Started> {
             let _ = tell.send(reap(&leader, child, mark.as_deref()));
         })?;
     Ok(Started {
+        stdin,
         stdout,
         stderr,
         exit,

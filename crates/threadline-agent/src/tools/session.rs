@@ -3,15 +3,27 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use threadline_session::payload::{ToolResult, TurnContext};
+use threadline_model::Images;
+use threadline_session::payload::{ContentPart, ToolResult, TurnContext};
 use threadline_session::{Item, Payload, RunId, SessionId};
-use threadline_store::{ReadError, SessionStore};
+use threadline_store::{BlobError, ReadError, SessionStore};
 
 use crate::Run;
 use crate::agents::Core;
 
 /// The event type that holds results.
 const TOOL_RESULT: &str = "tool/result";
+
+/// Says why an image cannot be part of a result.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// No provider could be shown it.
+    #[error("an image that is no PNG, JPEG, GIF or WebP, or has more than 3.9 MB")]
+    Unfit,
+    /// It cannot be stored.
+    #[error("an image that cannot be stored")]
+    Blob(#[from] BlobError),
+}
 
 /// A handle on the session and the run of a call.
 ///
@@ -70,6 +82,19 @@ impl CallSession {
     #[must_use]
     pub fn context(&self) -> &TurnContext {
         &self.context
+    }
+
+    /// Stores an image, so that it can be part of the call's result.
+    ///
+    /// # Errors
+    /// [`ImageError`]; nothing is stored when it is unfit.
+    pub async fn keep_image(&self, bytes: &[u8]) -> Result<ContentPart, ImageError> {
+        let media_type = Images::media_type(bytes).ok_or(ImageError::Unfit)?;
+        let blob = self.store.put_blob(bytes).await?;
+        Ok(ContentPart::Image {
+            media_type: media_type.into(),
+            blob: blob.as_str().into(),
+        })
     }
 
     pub(crate) fn store(&self) -> &SessionStore {

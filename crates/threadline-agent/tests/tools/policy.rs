@@ -161,6 +161,41 @@ fn a_grant_covers_the_same_call_only() {
 }
 
 #[test]
+fn a_tool_of_a_server_is_judged_like_a_doubtful_command_and_granted_by_its_arguments() {
+    let tool = "mcp__far__request";
+    let arguments = json!({ "path": "/a", "method": "GET" });
+    let judged = |policy, mode, grants: &[Grant]| {
+        judge(policy, mode, Effect::Executes, tool, &arguments, grants)
+    };
+    use ApprovalPolicy::{Never, OnRequest, Strict};
+    use SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
+    for (policy, mode) in [
+        (Strict, ReadOnly),
+        (OnRequest, ReadOnly),
+        (Strict, WorkspaceWrite),
+        (OnRequest, WorkspaceWrite),
+        (Strict, DangerFullAccess),
+    ] {
+        let Verdict::Ask { reason } = judged(policy, mode, &[]) else {
+            panic!("{policy:?} {mode:?} is not asked for");
+        };
+        assert!(reason.contains("runs outside of the sandbox"), "{reason}");
+    }
+    assert!(matches!(judged(Never, ReadOnly, &[]), Verdict::Deny { .. }));
+    let grant = |arguments| Grant {
+        tool: tool.into(),
+        arguments,
+    };
+    let other = grant(json!({ "path": "/a", "method": "DELETE" }));
+    assert!(matches!(
+        judged(Strict, ReadOnly, &[other]),
+        Verdict::Ask { .. }
+    ));
+    let same = grant(arguments.clone());
+    assert_eq!(judged(Strict, ReadOnly, &[same]), Verdict::Allow);
+}
+
+#[test]
 fn widening_is_told_in_both_respects() {
     for (a, from_policy) in POLICIES.into_iter().enumerate() {
         for (b, from_mode) in MODES.into_iter().enumerate() {
