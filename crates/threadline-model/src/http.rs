@@ -475,12 +475,24 @@ impl<D: Decode> Call<D> {
 
 /// Makes the HTTP client for one base URL.
 fn http_client(base: &Url, config: &ProviderConfig) -> Result<reqwest::Client, ConfigError> {
+    client(base, config.connect_timeout).map_err(|source| ConfigError::Client { source })
+}
+
+/// Makes an HTTP client for one address: TLS through rustls with the system's certificates, else
+/// Mozilla's; no redirects, and no proxy to this machine.
+///
+/// # Errors
+/// When no certificates can be used.
+pub fn client(
+    base: &Url,
+    connect_timeout: std::time::Duration,
+) -> Result<reqwest::Client, reqwest::Error> {
     // Another part of the process may have chosen a provider first; that one is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         let builder = reqwest::Client::builder()
             .user_agent(concat!("threadline/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(config.connect_timeout)
+            .connect_timeout(connect_timeout)
             // A redirect would carry the conversation, and maybe the key, somewhere else.
             .redirect(redirect::Policy::none());
         if config::is_loopback(base) {
@@ -489,18 +501,14 @@ fn http_client(base: &Url, config: &ProviderConfig) -> Result<reqwest::Client, C
             builder
         }
     };
-    let client_error = |source| ConfigError::Client { source };
     if base.scheme() == "http" {
         // Without TLS no certificates are needed, so none are read.
-        return builder().tls_certs_only([]).build().map_err(client_error);
+        return builder().tls_certs_only([]).build();
     }
     // The system's own roots, so that what an administrator trusts is trusted here.
     builder().build().or_else(|error| {
         tracing::warn!(%error, "no usable system certificates, using Mozilla's");
-        builder()
-            .tls_certs_only(bundled_roots())
-            .build()
-            .map_err(client_error)
+        builder().tls_certs_only(bundled_roots()).build()
     })
 }
 
