@@ -90,6 +90,9 @@ pub(crate) enum Verb {
     /// Move sessions between stores
     #[command(subcommand)]
     Store(StoreVerb),
+    /// Look at the MCP servers whose tools sessions have
+    #[command(subcommand)]
+    Mcp(McpVerb),
     /// Give a session a title
     Rename {
         /// Session: id, beginning of an id, or title
@@ -373,6 +376,24 @@ pub(crate) struct Copy {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpVerb {
+    /// Connect to each server, and tell its tools or why it is missing
+    List(McpList),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline mcp list --json\n\n\
+                  Servers are configured in config.toml as `[mcp.NAME]`.")]
+pub(crate) struct McpList {
+    /// Folder that the servers are started in
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "Example: threadline ls --status interrupted")]
 pub(crate) struct Ls {
@@ -538,6 +559,7 @@ impl Verb {
             Self::Du(du) => du.json,
             Self::Gc(gc) => gc.json,
             Self::Store(StoreVerb::Copy(copy)) => copy.json,
+            Self::Mcp(McpVerb::List(list)) => list.json,
             Self::Serve(_)
             | Self::Rename { .. }
             | Self::Archive { .. }

@@ -35,7 +35,7 @@ use threadline_store::SessionStore;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
-    args::{Cli, StoreVerb, Verb},
+    args::{Cli, McpVerb, StoreVerb, Verb},
     failure::{Exit, Failure, Outcome},
     settings::Settings,
     store::Purpose,
@@ -92,6 +92,7 @@ async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
         Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
         Verb::Compact(args) => Box::pin(run::compact(ui, settings, args)).await,
         Verb::Store(StoreVerb::Copy(args)) => Box::pin(verbs::copy(ui, args)).await,
+        Verb::Mcp(McpVerb::List(args)) => Box::pin(verbs::mcp_list(ui, settings, args)).await,
         verb => {
             let store = store::open(settings, Purpose::Read).await?;
             Box::pin(on_store(ui, settings, &store, verb)).await
@@ -105,6 +106,7 @@ async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb)
         | Verb::Serve(_)
         | Verb::Run(_)
         | Verb::Compact(_)
+        | Verb::Mcp(_)
         | Verb::Store(_) => Ok(Exit::Completed),
         Verb::Ls(args) => verbs::ls(ui, store, args).await,
         Verb::Show(args) => verbs::show(ui, store, args).await,

@@ -3,13 +3,15 @@
 use std::{
     io::Read as _,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use threadline_agent::{
     self as agent, Agents, AgentsConfig, Approver, COMPACT_COMMAND, ResumeOptions, RunEvent,
     RunInput, Started,
 };
-use threadline_session::{SessionId, payload::EndReason};
+use threadline_mcp::Servers;
+use threadline_session::{SessionId, payload::EndReason, types};
 use threadline_store::{ListFilter, SessionStore};
 use tokio::sync::watch;
 
@@ -66,7 +68,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
     } else {
         Approver::Nobody
     };
-    apply_defaults(settings, &mut config);
+    apply_defaults(settings, &mut config)?;
     let agents = Agents::new(config);
     let images = images(&args.image)?;
     let input = RunInput {
@@ -95,6 +97,9 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         watched.cancel();
     });
     let exit = follow(ui, &agents, &run, args.json).await;
+    if let Some(source) = &agents.config().source {
+        source.shutdown().await;
+    }
     ui.note(&go_on(ui, run.session_id()));
     Ok(exit)
 }
@@ -119,6 +124,7 @@ async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
     let mut events = run.stream();
     let mut exit = Exit::Failed;
     let mut board = asker.as_ref().map(Asker::watch);
+    let mut told = false;
     loop {
         let event = tokio::select! {
             biased;
@@ -134,6 +140,9 @@ async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
             break;
         };
         renderer.event(&event);
+        if event.name() == types::STEP_START && !std::mem::replace(&mut told, true) {
+            tell_lacks(ui, agents, run);
+        }
         match event {
             RunEvent::ApprovalRequired(info) => {
                 if let Some(asker) = &mut asker {
@@ -159,6 +168,15 @@ async fn follow(ui: Ui, agents: &Agents, run: &agent::Run, json: bool) -> Exit {
     exit
 }
 
+/// Tells which tools the run does without, each time: the log says it only when it changes.
+fn tell_lacks(ui: Ui, agents: &Agents, run: &agent::Run) {
+    if let Some(source) = &agents.config().source {
+        for sentence in source.lacks(run.session_id()) {
+            ui.warning(&text::harmless(&sentence));
+        }
+    }
+}
+
 /// Runs the turn that makes the history of a session shorter.
 pub(crate) async fn compact(ui: Ui, settings: &Settings, args: Compact) -> Outcome<Exit> {
     let args = Run {
@@ -180,7 +198,14 @@ fn images(paths: &[PathBuf]) -> Outcome<Vec<Vec<u8>>> {
 }
 
 /// Sets what new sessions run under, what models take and cost, and what runs may use.
-pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) {
+/// Sessions get the tools of the MCP servers that are configured.
+pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) -> Outcome<()> {
+    let servers = settings.servers()?;
+    if !servers.is_empty() {
+        let servers =
+            Servers::new(servers).map_err(|error| Failure::new("config", error.to_string()))?;
+        config.source = Some(Arc::new(servers));
+    }
     config.compaction = settings.compaction();
     config.prices = settings.prices();
     config.limits = settings.file.limits.into();
@@ -190,6 +215,7 @@ pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) {
     if let Some(mode) = settings.file.sandbox {
         config.defaults.sandbox_mode = mode;
     }
+    Ok(())
 }
 
 /// Starts the turn. What opening the session had to close is said before anything else.

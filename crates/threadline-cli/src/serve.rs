@@ -43,7 +43,7 @@ pub(crate) async fn serve(ui: Ui, settings: &Settings, args: Serve) -> Outcome<E
     let demonstration = chosen.is_demonstration();
     let cwd = run::working_directory(None)?;
     let mut config = AgentsConfig::new(Some(store), chosen.models, cwd);
-    run::apply_defaults(settings, &mut config);
+    run::apply_defaults(settings, &mut config)?;
     let cancel = signals::listen(ui)?;
     let listener = TcpListener::bind(address)
         .await

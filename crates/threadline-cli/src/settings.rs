@@ -10,6 +10,7 @@ use std::{
 
 use serde::Deserialize;
 use threadline_agent::{CompactionOptions, Price, Prices, RunLimits};
+use threadline_mcp::{ConfigError, ServerConfig, ServerFile, Servers};
 use threadline_model::Thinking;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
 
@@ -40,6 +41,18 @@ pub(crate) struct File {
     /// What runs and sessions may use.
     #[serde(default)]
     pub(crate) limits: LimitsFile,
+    /// MCP servers whose tools sessions have, by name.
+    #[serde(default)]
+    pub(crate) mcp: BTreeMap<String, ServerFile>,
+}
+
+impl File {
+    /// Returns the MCP servers, disabled ones included.
+    pub(crate) fn servers(&self) -> Result<Vec<ServerConfig>, ConfigError> {
+        let each = self.mcp.iter();
+        each.map(|(name, server)| ServerConfig::from_file(name, server.clone()))
+            .collect()
+    }
 }
 
 /// What `config.toml` may say of one provider.
@@ -191,6 +204,12 @@ impl Settings {
         }
     }
 
+    /// Returns the MCP servers, disabled ones included.
+    pub(crate) fn servers(&self) -> Outcome<Vec<ServerConfig>> {
+        let wrong = |error: ConfigError| Failure::new("config", error.to_string());
+        self.file.servers().map_err(wrong)
+    }
+
     /// Returns what models cost.
     pub(crate) fn prices(&self) -> Prices {
         let each = self.file.models.iter();
@@ -206,6 +225,11 @@ fn absolute(path: Option<OsString>) -> Option<PathBuf> {
 
 fn below_home(env: &impl Fn(&str) -> Option<OsString>, path: &str) -> Option<PathBuf> {
     absolute(env("HOME")).map(|home| home.join(path))
+}
+
+/// Returns where the configuration file is looked for.
+pub(crate) fn own_config_path() -> Option<PathBuf> {
+    config_path(&|name: &str| std::env::var_os(name).filter(|value| !value.is_empty()))
 }
 
 fn config_path(env: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
@@ -249,6 +273,9 @@ fn parse_file(text: &str) -> Result<File, (Option<usize>, String)> {
             .map(|before| before.matches('\n').count() + 1);
         (line, error.message().trim().replace('\n', " "))
     })?;
+    file.servers()
+        .and_then(Servers::new)
+        .map_err(|error| (None, error.to_string()))?;
     match file.models.keys().find(|name| !name.contains('/')) {
         Some(name) => Err((
             None,
@@ -354,6 +381,26 @@ mod tests {
         settings.file = File::default();
         let standard = CompactionOptions::default().context_tokens;
         assert_eq!(of(&settings, "m"), standard);
+    }
+
+    #[test]
+    fn a_wrong_server_is_told_with_its_key() {
+        let server = |text: &str| parse_file(&format!("[mcp.a]\n{text}"));
+        let file = server("command = \"x\"\nargs = [\"y\"]\n[mcp.a.env]\nK = \"${V}\"").unwrap();
+        assert_eq!(file.servers().unwrap()[0].name.as_str(), "a");
+        let (line, reason) = server("comand = \"x\"").unwrap_err();
+        assert!(line == Some(2) && reason.contains("comand"), "{reason}");
+        for (text, key) in [
+            ("url = \"x\"", "`mcp.a.url`"),
+            ("", "`mcp.a`"),
+            (
+                "command = \"x\"\ntimeout_seconds = 0",
+                "`mcp.a.timeout_seconds`",
+            ),
+        ] {
+            let (_, reason) = server(text).unwrap_err();
+            assert!(reason.contains(key), "{reason}");
+        }
     }
 
     #[test]

@@ -114,8 +114,6 @@ impl McpTool {
                         "cancelled; the server was told, and may have done a part of its work",
                     );
                 }
-                Some(note) = notes.next() => show(ctx, note, &mut room).await,
-                answered = &mut handle.rx => break answered,
                 () = tokio::time::sleep_until(deadline) => {
                     tell_cancelled(handle, "the time of the call is over");
                     return ToolOutput::new(
@@ -128,6 +126,9 @@ impl McpTool {
                         ),
                     );
                 }
+                answered = &mut handle.rx => break answered,
+                // Last, so that a server that says a lot holds up nothing.
+                Some(note) = notes.next() => show(ctx, note, &mut room).await,
             }
         };
         while let Some(note) = notes.at_hand() {

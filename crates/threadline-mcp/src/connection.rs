@@ -150,6 +150,11 @@ impl Connection {
         self.changed.swap(false, Ordering::AcqRel)
     }
 
+    /// Has the tools asked for again.
+    pub(crate) fn set_changed(&self) {
+        self.changed.store(true, Ordering::Release);
+    }
+
     /// Asks for the tools.
     pub(crate) async fn list(&self, config: &ServerConfig) -> Result<(), Problem> {
         let mut items: Vec<Value> = Vec::new();

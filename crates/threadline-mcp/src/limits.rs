@@ -18,6 +18,15 @@ pub const TOOLS: usize = 256;
 pub const PAGES: usize = 64;
 /// Most bytes of the schema of a tool's arguments.
 pub const SCHEMA_BYTES: usize = 64 * 1024;
+/// Most bytes of the definitions of all tools of one server, as JSON.
+pub const SERVER_BYTES: usize = 256 * 1024;
+/// Most bytes of the definitions of all tools of a session's servers, as JSON. They stand in one
+/// event of the log with those of the agent itself, which has at most 1 MiB.
+pub const SESSION_BYTES: usize = 768 * 1024;
+/// Most bytes of all that the model is told of servers besides.
+pub const TOLD_BYTES: usize = 32 * 1024;
+/// Most sentences about tools of one server that are left out.
+pub const LEFT_OUT: usize = 20;
 /// Most bytes of the description of a tool; more is cut off.
 pub const DESCRIPTION_BYTES: usize = 8 * 1024;
 /// Most bytes of what a server says of itself that the model is told; more is cut off.

@@ -5,7 +5,9 @@ use threadline_session::payload::ToolDefinition;
 
 use crate::{
     ServerConfig,
-    limits::{DESCRIPTION_BYTES, SCHEMA_BYTES, SERVER_TOOL_NAME_BYTES, TOOLS},
+    limits::{
+        DESCRIPTION_BYTES, LEFT_OUT, SCHEMA_BYTES, SERVER_BYTES, SERVER_TOOL_NAME_BYTES, TOOLS,
+    },
     names,
     problem::{block, short},
 };
@@ -28,6 +30,13 @@ pub(crate) struct ListedTool {
     pub(crate) definition: ToolDefinition,
     /// Whether it says that it only reads.
     pub(crate) reads: bool,
+}
+
+impl ListedTool {
+    fn bytes(&self) -> usize {
+        // It is made of text and JSON, so it can be written.
+        serde_json::to_string(&self.definition).map_or(0, |text| text.len())
+    }
 }
 
 /// Reads the items of a server's list.
@@ -85,11 +94,41 @@ pub(crate) fn read(config: &ServerConfig, items: Vec<Value>) -> Listing {
     listing
         .tools
         .sort_by(|a, b| a.definition.name.cmp(&b.definition.name));
+    listing.bound();
     listing.left_out.sort();
+    if listing.left_out.len() > LEFT_OUT {
+        let more = listing.left_out.len() - LEFT_OUT;
+        listing.left_out.truncate(LEFT_OUT);
+        listing
+            .left_out
+            .push(format!("{more} more tools are left out"));
+    }
     listing
 }
 
 impl Listing {
+    /// Returns the bytes of all definitions.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tools.iter().map(ListedTool::bytes).sum()
+    }
+
+    /// Leaves out what is too much, the last tools first.
+    fn bound(&mut self) {
+        let mut bytes = self.bytes();
+        let mut over = 0;
+        while bytes > SERVER_BYTES
+            && let Some(tool) = self.tools.pop()
+        {
+            bytes -= tool.bytes();
+            over += 1;
+        }
+        if over > 0 {
+            self.left_out.push(format!(
+                "{over} tools are left out: all of a server have {SERVER_BYTES} bytes at most"
+            ));
+        }
+    }
+
     fn leave_out(&mut self, name: &str, problem: &str) {
         self.left_out
             .push(format!("tool `{}` is left out: {problem}", short(name)));
@@ -203,6 +242,27 @@ mod tests {
         assert_eq!(listing.tools.len(), 1);
         assert_eq!(listing.left_out.len(), 1);
         assert!(listing.left_out[0].contains("`gone`"));
+    }
+
+    #[test]
+    fn all_tools_of_a_server_together_are_bounded() {
+        let wide = |n: usize| {
+            json!({
+                "name": format!("t{n:02}"),
+                "inputSchema": { "d": "x".repeat(SCHEMA_BYTES - 200) },
+            })
+        };
+        let listing = read(&config(), (0..20).map(wide).collect());
+        assert!(listing.bytes() <= SERVER_BYTES && listing.bytes() + SCHEMA_BYTES > SERVER_BYTES);
+        assert_eq!(listing.tools.len(), 4);
+        assert!(
+            listing.left_out[0].starts_with("16 tools"),
+            "{:?}",
+            listing.left_out
+        );
+        let nameless = (0..LEFT_OUT + 5).map(|n| json!({ "x": n })).collect();
+        let listing = read(&config(), nameless);
+        assert_eq!(listing.left_out.len(), LEFT_OUT + 1);
     }
 
     #[test]

@@ -17,8 +17,11 @@ pub(crate) async fn output(answer: Value, session: Option<&CallSession>) -> Tool
              a part of its work"
         ));
     }
+    let structured = answer.get("structuredContent");
     let mut reader = Reader {
         session,
+        structured,
+        repeated: false,
         images: 0,
         parts: Vec::new(),
     };
@@ -26,9 +29,8 @@ pub(crate) async fn output(answer: Value, session: Option<&CallSession>) -> Tool
     for block in blocks.into_iter().flatten() {
         reader.block(block).await;
     }
-    let structured = answer.get("structuredContent");
     if let Some(structured) = structured
-        && !reader.says(structured)
+        && !reader.repeated
     {
         reader.text(structured.to_string());
     }
@@ -49,29 +51,36 @@ pub(crate) async fn output(answer: Value, session: Option<&CallSession>) -> Tool
 
 struct Reader<'a> {
     session: Option<&'a CallSession>,
+    structured: Option<&'a Value>,
+    /// Whether a text is the structured content, as servers are asked to say it twice.
+    repeated: bool,
     images: usize,
     parts: Vec<ContentPart>,
 }
 
 impl Reader<'_> {
-    fn text(&mut self, text: impl Into<String>) {
-        self.parts.push(ContentPart::text(text));
+    /// Adds a text to the one before, so that a great many of them are no great many parts.
+    fn text(&mut self, text: impl AsRef<str>) {
+        if let Some(ContentPart::Text { text: before }) = self.parts.last_mut() {
+            before.push('\n');
+            before.push_str(text.as_ref());
+        } else {
+            self.parts.push(ContentPart::text(text.as_ref()));
+        }
     }
 
-    /// Returns whether a text is this value already, as servers are asked to say it twice.
-    fn says(&self, value: &Value) -> bool {
-        self.parts.iter().any(|part| match part {
-            ContentPart::Text { text } => {
-                serde_json::from_str::<Value>(text).is_ok_and(|said| said == *value)
-            }
-            ContentPart::Image { .. } | ContentPart::Unknown => false,
-        })
+    fn said(&mut self, said: &str) {
+        self.repeated = self.repeated
+            || self.structured.is_some_and(|structured| {
+                serde_json::from_str::<Value>(said).is_ok_and(|said| said == *structured)
+            });
+        self.text(said);
     }
 
     async fn block(&mut self, block: &Value) {
         let text = |field: &str| block.get(field).and_then(Value::as_str);
         match (text("type"), text("text"), text("data")) {
-            (Some("text"), Some(said), _) => self.text(said),
+            (Some("text"), Some(said), _) => self.said(said),
             (Some("image"), _, Some(data)) => self.image(data).await,
             (Some("audio"), _, Some(data)) => {
                 let kind = text("mimeType").unwrap_or("audio");
@@ -175,6 +184,13 @@ mod tests {
              [resource b:1]\ninside\n[resource b:2: data, 2 bytes, which cannot be shown]\n\
              {\"type\":\"new\",\"x\":1}"
         );
+    }
+
+    #[tokio::test]
+    async fn many_texts_are_one_part() {
+        let blocks = vec![json!({ "type": "text", "text": "" }); 10_000];
+        let output = output(json!({ "content": blocks }), None).await;
+        assert_eq!((output.content.len(), output.text().len()), (1, 9_999));
     }
 
     #[tokio::test]

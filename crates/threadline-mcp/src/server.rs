@@ -37,10 +37,11 @@ impl Server {
         let connection = self.connected(&mut state, cwd).await?;
         if connection.take_changed() {
             let listing = connection.list(&self.config);
-            match tokio::time::timeout(self.config.start_timeout, listing).await {
-                Ok(listed) => listed?,
-                Err(_) => return Err(Problem::new("it does not list its tools in time")),
-            }
+            let listed = tokio::time::timeout(self.config.start_timeout, listing).await;
+            let late = || Err(Problem::new("it does not list its tools in time"));
+            listed
+                .unwrap_or_else(|_| late())
+                .inspect_err(|_| connection.set_changed())?;
         }
         Ok(connection)
     }

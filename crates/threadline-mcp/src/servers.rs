@@ -4,7 +4,10 @@ use std::{
     collections::{BTreeSet, HashMap},
     fmt,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,8 +20,8 @@ use crate::{
     ConfigError, ServerConfig,
     call::McpTool,
     connection::Connection,
-    limits::{IDLE_TIME, SERVERS},
-    problem::Problem,
+    limits::{IDLE_TIME, SERVERS, SESSION_BYTES, TOLD_BYTES},
+    problem::{Problem, cut},
     server::Server,
 };
 
@@ -37,9 +40,12 @@ struct Inner {
     usual: Vec<ServerConfig>,
     idle_time: Duration,
     sessions: Mutex<HashMap<SessionId, Entry>>,
+    /// Numbers the entries, so that a run lets go of what it has used and not of what came after.
+    serial: AtomicU64,
 }
 
 struct Entry {
+    serial: u64,
     session: Arc<Session>,
     /// Whether its servers are its own, which are kept when it is idle.
     assigned: bool,
@@ -105,6 +111,7 @@ impl Servers {
                 usual: checked(usual)?,
                 idle_time,
                 sessions: Mutex::default(),
+                serial: AtomicU64::new(0),
             }),
         })
     }
@@ -128,13 +135,7 @@ impl Servers {
                     Some(std::mem::replace(&mut entry.session, fresh))
                 }
                 None => {
-                    let entry = Entry {
-                        session: fresh,
-                        assigned: true,
-                        uses: 0,
-                        round: 0,
-                    };
-                    sessions.insert(session, entry);
+                    sessions.insert(session, self.inner.entry(fresh, true));
                     None
                 }
             }
@@ -181,28 +182,36 @@ impl Inner {
         lock(&self.sessions)
     }
 
-    fn begin(self: &Arc<Self>, id: &SessionId) -> (Arc<Session>, Hold) {
-        let mut sessions = self.sessions();
-        let entry = sessions.entry(id.clone()).or_insert_with(|| Entry {
-            session: Session::new(&self.usual),
-            assigned: false,
+    fn entry(&self, session: Arc<Session>, assigned: bool) -> Entry {
+        Entry {
+            serial: self.serial.fetch_add(1, Ordering::Relaxed),
+            session,
+            assigned,
             uses: 0,
             round: 0,
-        });
+        }
+    }
+
+    fn begin(self: &Arc<Self>, id: &SessionId) -> (Arc<Session>, Hold) {
+        let mut sessions = self.sessions();
+        let entry = sessions
+            .entry(id.clone())
+            .or_insert_with(|| self.entry(Session::new(&self.usual), false));
         entry.uses += 1;
         entry.round += 1;
         let hold = Hold {
             inner: self.clone(),
             id: id.clone(),
+            serial: entry.serial,
         };
         (entry.session.clone(), hold)
     }
 
     /// Takes out what is to be closed, if nobody has used it since.
-    fn idle(&self, id: &SessionId, round: u64) -> Option<Arc<Session>> {
+    fn idle(&self, id: &SessionId, serial: u64, round: u64) -> Option<Arc<Session>> {
         let mut sessions = self.sessions();
         let entry = sessions.get(id)?;
-        if entry.uses > 0 || entry.round != round {
+        if entry.uses > 0 || (entry.serial, entry.round) != (serial, round) {
             return None;
         }
         if entry.assigned {
@@ -216,13 +225,15 @@ impl Inner {
 struct Hold {
     inner: Arc<Inner>,
     id: SessionId,
+    serial: u64,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         let round = {
             let mut sessions = self.inner.sessions();
-            let Some(entry) = sessions.get_mut(&self.id) else {
+            let entry = sessions.get_mut(&self.id);
+            let Some(entry) = entry.filter(|entry| entry.serial == self.serial) else {
                 return;
             };
             entry.uses = entry.uses.saturating_sub(1);
@@ -232,12 +243,14 @@ impl Drop for Hold {
             entry.round
         };
         let (inner, id) = (Arc::downgrade(&self.inner), self.id.clone());
-        let idle_time = self.inner.idle_time;
+        let (idle_time, serial) = (self.inner.idle_time, self.serial);
         // Outside of a runtime nothing waits, and the connections end with the process.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 tokio::time::sleep(idle_time).await;
-                let idle = inner.upgrade().and_then(|inner| inner.idle(&id, round));
+                let idle = inner
+                    .upgrade()
+                    .and_then(|inner| inner.idle(&id, serial, round));
                 if let Some(session) = idle {
                     session.close().await;
                 }
@@ -265,11 +278,20 @@ impl ToolSource for Servers {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut told = Vec::new();
         let mut lacks = Vec::new();
+        let mut room = SESSION_BYTES;
         for (server, connection) in join_all(all).await {
             match connection {
                 Ok(connection) => {
-                    tell_connected(server, &connection, &mut told, &mut lacks);
                     let listing = connection.listing();
+                    let Some(left) = room.checked_sub(listing.bytes()) else {
+                        let problem = Problem::new(format!(
+                            "the tools of all servers together have {SESSION_BYTES} bytes at most"
+                        ));
+                        tell_missing(server, &problem, &mut told, &mut lacks);
+                        continue;
+                    };
+                    room = left;
+                    tell_connected(server, &connection, &mut told, &mut lacks);
                     tools.extend(listing.tools.iter().map(|tool| {
                         let server = server.clone();
                         let tool = tool.clone();
@@ -282,7 +304,7 @@ impl ToolSource for Servers {
         *lock(&session.lacks) = lacks;
         Ready {
             tools,
-            told: (!told.is_empty()).then(|| told.join("\n")),
+            told: (!told.is_empty()).then(|| cut(&told.join("\n"), TOLD_BYTES)),
             hold: Some(Box::new(hold)),
         }
     }

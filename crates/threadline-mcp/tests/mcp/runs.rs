@@ -121,3 +121,21 @@ async fn a_missing_server_stops_nothing_and_is_told_to_the_model_and_the_person(
     turn(&agents, Some(id)).await;
     assert_eq!(world.told(id).await.len(), 1);
 }
+
+#[tokio::test]
+async fn servers_with_too_many_tools_together_cost_their_own_tools_and_not_the_run() {
+    let world = World::new();
+    let names: Vec<String> = (0..5).map(|n| format!("s{n}")).collect();
+    let servers = names.iter().map(|name| world.place.server(name, "wide"));
+    let agents = world.agents(servers.collect());
+    let (run, outcome) = turn(&agents, None).await;
+    assert_eq!(outcome.reason, EndReason::Completed, "{outcome:?}");
+    let told = world.told(run.session_id()).await.join("\n");
+    assert!(
+        told.contains("`s4` is missing") && told.contains("786432 bytes at most"),
+        "{told}"
+    );
+    let tools = &world.script.requests()[0].tools;
+    assert!(tools.iter().any(|tool| tool.name.starts_with("mcp__s0__")));
+    assert!(!tools.iter().any(|tool| tool.name.starts_with("mcp__s4__")));
+}

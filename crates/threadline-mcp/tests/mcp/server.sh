@@ -30,6 +30,14 @@ list() {
     fill=$(head -c 70000 /dev/zero | tr '\0' x)
     answer "{\"tools\":[$(tool good),{\"name\":\"bad\",\"inputSchema\":{\"d\":\"$fill\"}}]}"
     ;;
+  wide)
+    fill=$(head -c 60000 /dev/zero | tr '\0' x)
+    wide="{\"name\":\"t1\",\"inputSchema\":{\"d\":\"$fill\"}}"
+    for n in 2 3 4; do
+      wide="$wide,{\"name\":\"t$n\",\"inputSchema\":{\"d\":\"$fill\"}}"
+    done
+    answer "{\"tools\":[$wide]}"
+    ;;
   names) answer "{\"tools\":[$(tool a.b),$(tool "$(head -c 200 /dev/zero | tr '\0' n)")]}" ;;
   pages)
     case $line in
