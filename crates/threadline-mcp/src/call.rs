@@ -108,7 +108,7 @@ impl McpTool {
             tokio::select! {
                 biased;
                 () = ctx.cancel.cancelled() => {
-                    tell_cancelled(handle, "the person cancelled the call");
+                    tell_cancelled(handle, "the run was stopped");
                     return ToolOutput::new(
                         Outcome::Cancelled,
                         "cancelled; the server was told, and may have done a part of its work",

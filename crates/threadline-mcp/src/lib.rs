@@ -5,7 +5,7 @@
 //! - [`Servers`] holds the connections of all sessions, and is the source of tools that agents are
 //!   made with. A session has the servers that all have, or those that it was
 //!   [assigned](Servers::assign).
-//! - [`survey`] connects to servers once and tells how each of them stands.
+//! - [`survey()`] connects to servers once and tells how each of them stands.
 //!
 //! A server is connected to when a turn begins, and the connection is kept until nobody has used it
 //! for a while. A server that is not there stops nothing: its tools are left out, and the model and

@@ -114,7 +114,8 @@ junk)
   printf '\377\376 not JSON\n{"jsonrpc":"2.0"\n\n'
   printf '%0100000d\n' 7
   ;;
-endless) exec tr '\0' x </dev/zero ;;
+# The shell stays, so that its standard input does.
+endless) tr '\0' x </dev/zero ;;
 stubborn) trap '' TERM HUP INT ;;
 esac
 while read -r line; do

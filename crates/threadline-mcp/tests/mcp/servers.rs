@@ -132,7 +132,8 @@ async fn a_server_that_was_not_ready_in_time_is_left_alone_for_a_while() {
     let alone = Alone::with(place, config).await;
     let again = alone.servers.ready(&id("one"), alone.place.cwd()).await;
     assert_eq!(again.told, alone.ready.told);
-    assert_eq!(alone.place.pids("s").len(), 1);
+    // It may have been ended before it could write down its own.
+    assert!(alone.place.pids("s").len() < 2);
 }
 
 #[tokio::test]
