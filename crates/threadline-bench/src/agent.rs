@@ -250,6 +250,8 @@ impl Agent {
             call_id: id.into(),
             name: "shell".into(),
             cwd: OsPath::from("/tmp"),
+            outside_sandbox: false,
+            grant_id: None,
         };
         self.put(out, Payload::ToolStart(start));
         let size = self.pool.dice().skewed(500, 20_000);

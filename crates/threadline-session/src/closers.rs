@@ -68,6 +68,7 @@ pub fn closing(
             decision: Decision::Expired,
             by: by.into(),
             comment: None,
+            prefix: None,
         }));
     }
     for call in transcript.open_calls() {

@@ -20,6 +20,8 @@ pub mod types {
     pub const TOOL_RESULT: &str = "tool/result";
     pub const APPROVAL_ASKED: &str = "approval/asked";
     pub const APPROVAL_DECIDED: &str = "approval/decided";
+    pub const APPROVAL_GRANTED: &str = "approval/granted";
+    pub const APPROVAL_REVOKED: &str = "approval/revoked";
     pub const INBOX_QUEUED: &str = "inbox/queued";
     pub const INBOX_TAKEN: &str = "inbox/taken";
     pub const INBOX_DROPPED: &str = "inbox/dropped";

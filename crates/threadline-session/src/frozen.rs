@@ -13,13 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Facts, PendingApproval, Transcript,
-    payload::{ApprovalAsked, TurnContext},
+    grants::Grants,
+    payload::TurnContext,
     state::{OpenStep, OpenTurn, Queued, Refused},
     surface::{Slot, Surface},
 };
 
 /// Changes with the shape of what is written here, or with what the reducer makes of an event.
-const REVISION: u32 = 2;
+const REVISION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +35,7 @@ struct Frozen {
     last_step: u64,
     context: Option<TurnContext>,
     approvals: Vec<PendingApproval>,
-    granted: Vec<ApprovalAsked>,
+    granted: Grants,
     inbox: Vec<Queued>,
     undone: Vec<u64>,
     facts: Facts,

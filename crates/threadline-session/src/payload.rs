@@ -491,6 +491,12 @@ pub struct ToolStart {
     pub name: String,
     /// Working directory of this call.
     pub cwd: OsPath,
+    /// Whether a person has let this one call run without the sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_sandbox: bool,
+    /// The grant that made a question needless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<String>,
 }
 
 /// Which stream a piece of live output belongs to.
@@ -578,6 +584,12 @@ pub struct ApprovalAsked {
     pub arguments: String,
     /// Why it is asked.
     pub reason: String,
+    /// Words that the answer may approve all commands of the session by that begin with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Vec<String>>,
+    /// Whether the call would run without the sandbox. Such an answer holds for this call alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_sandbox: bool,
 }
 
 /// An answer to an approval.
@@ -607,6 +619,33 @@ pub struct ApprovalDecided {
     /// What the person added, told to the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+    /// With `approved_for_session`: commands that begin with these words are approved, instead of
+    /// the identical call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Vec<String>>,
+}
+
+/// `approval/granted`: commands that begin with these words are not asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalGranted {
+    /// Identifies the grant.
+    pub grant_id: String,
+    /// The words.
+    pub prefix: Vec<String>,
+    /// Who granted it.
+    pub by: String,
+}
+
+/// `approval/revoked`: a grant ends, be it one of `approval/granted` or, under the id of its
+/// question, one of `approval/decided`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalRevoked {
+    /// The grant.
+    pub grant_id: String,
+    /// Who revoked it.
+    pub by: String,
 }
 
 /// When a waiting message is delivered.

@@ -86,7 +86,7 @@ pub enum Change {
     /// Streamed pieces arrived.
     Chunk(Vec<payload::ChunkPart>),
     /// A call is about to run.
-    CallStarted(CallKey),
+    CallStarted(CallKey, payload::ToolStart),
     /// Live output of a call arrived.
     CallOutput(Option<CallKey>, payload::ToolOutput),
     /// A call was answered; `None` for a result that belongs to no open call.
@@ -95,6 +95,8 @@ pub enum Change {
     ApprovalAsked(Option<CallKey>, ApprovalAsked),
     /// An approval was decided.
     ApprovalDecided(Option<CallKey>, payload::ApprovalDecided),
+    /// What is approved for the session changed.
+    Grants,
     /// The inbox changed.
     Inbox,
     /// The head moved.

@@ -6,11 +6,12 @@ use std::{
 };
 
 use crate::{
-    Event, Payload,
+    Event, Payload, SessionGrant,
     codec::Line,
+    grants::Grants,
     limits::FIRST_PROMPT_CHARS,
     payload::{
-        self, ApprovalAsked, AssistantMessage, AssistantPart, ChunkKind, EndReason, HeadReason,
+        self, AssistantMessage, AssistantPart, ChunkKind, EndReason, HeadReason,
         ModelRef, RejectedPart, SystemPrompt, ToolResult, TurnContext, UserMessage, UserSource,
         plain_text,
     },
@@ -55,7 +56,7 @@ pub struct Transcript {
     pub(crate) bare: bool,
     pub(crate) past: Option<SurfaceAt>,
     pub(crate) approvals: Vec<PendingApproval>,
-    pub(crate) granted: Vec<ApprovalAsked>,
+    pub(crate) granted: Grants,
     pub(crate) inbox: Vec<Queued>,
     /// Where the history was before each rewind that nothing was built upon.
     pub(crate) undone: Vec<u64>,
@@ -229,10 +230,11 @@ impl Transcript {
         &self.approvals
     }
 
-    /// Returns what was approved for the rest of the session.
+    /// Returns what is approved for the rest of the session, oldest first. Moving the head back
+    /// before a grant ends it for good.
     #[must_use]
-    pub fn session_grants(&self) -> &[ApprovalAsked] {
-        &self.granted
+    pub fn session_grants(&self) -> &[SessionGrant] {
+        self.granted.all()
     }
 
     /// Returns messages that wait for their turn, oldest first.
@@ -536,7 +538,7 @@ impl Transcript {
                 self.push((seq, place), SlotKind::Plain, item, calls)
             }
             Payload::ToolStart(start) => match self.surface.start(seq, &start.call_id) {
-                Some(place) => Change::CallStarted(place.into()),
+                Some(place) => Change::CallStarted(place.into(), start),
                 None => Change::Nothing,
             },
             Payload::ToolOutput(output) => {
@@ -552,7 +554,15 @@ impl Transcript {
                 });
                 Change::ApprovalAsked(key, asked)
             }
-            Payload::ApprovalDecided(decided) => self.decided(decided),
+            Payload::ApprovalDecided(decided) => self.decided(event, decided),
+            Payload::ApprovalGranted(granted) => {
+                self.granted.granted((seq, event.time), granted);
+                Change::Grants
+            }
+            Payload::ApprovalRevoked(revoked) => {
+                self.granted.revoked(&revoked.grant_id);
+                Change::Grants
+            }
             Payload::InboxQueued(queued) => {
                 self.queued(queued);
                 Change::Inbox
@@ -576,6 +586,7 @@ impl Transcript {
             }
             Payload::HistoryHead(head) => {
                 self.move_head(seq, head.seq);
+                self.granted.moved_to(head.seq);
                 match head.reason {
                     HeadReason::Rewind => self.undone.push(seq.saturating_sub(1)),
                     HeadReason::Redo => drop(self.undone.pop()),
@@ -701,7 +712,7 @@ impl Transcript {
         Change::CallAnswered(place.map(Into::into), result)
     }
 
-    fn decided(&mut self, decided: payload::ApprovalDecided) -> Change {
+    fn decided(&mut self, event: &Event, decided: payload::ApprovalDecided) -> Change {
         let at = self
             .approvals
             .iter()
@@ -710,8 +721,8 @@ impl Transcript {
         let key = asked
             .as_ref()
             .and_then(|asked| self.open_key(&asked.call_id));
-        if let (payload::Decision::ApprovedForSession, Some(asked)) = (decided.decision, asked) {
-            self.granted.push(asked);
+        if let Some(asked) = asked {
+            self.granted.decided((event.seq, event.time), asked, &decided);
         }
         Change::ApprovalDecided(key, decided)
     }

@@ -95,6 +95,13 @@ pub struct ViewApproval {
     pub decision: Option<Decision>,
     /// Who gave it.
     pub by: Option<String>,
+    /// Words that the answer may approve all commands by that begin with them; once it has, the
+    /// words that it did so by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Vec<String>>,
+    /// Whether the call would run without the sandbox.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub outside_sandbox: bool,
 }
 
 /// A tool call with all that is known of it.
@@ -133,6 +140,12 @@ pub struct ToolItem {
     pub synthetic: bool,
     /// The approval asked for it.
     pub approval: Option<ViewApproval>,
+    /// Whether it ran without the sandbox, as a person had let it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub outside_sandbox: bool,
+    /// The grant that made a question needless.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<String>,
 }
 
 /// An assistant message, whole or in the making.
@@ -410,9 +423,11 @@ impl View {
             }
             Change::Item(item) => self.item(event, item),
             Change::Chunk(parts) => self.chunk(event, &parts),
-            Change::CallStarted(key) => self.tool(key, |tool| {
+            Change::CallStarted(key, start) => self.tool(key, |tool| {
                 tool.start_seq = Some(event.seq);
                 tool.started_at = Some(event.time);
+                tool.outside_sandbox = start.outside_sandbox;
+                tool.grant_id = start.grant_id;
             }),
             Change::CallOutput(Some(key), output) => self.output(key, &output.delta),
             Change::CallAnswered(Some(key), result) => self.tool(key, |tool| {
@@ -429,12 +444,15 @@ impl View {
                     reason: asked.reason.clone(),
                     decision: None,
                     by: None,
+                    prefix: asked.prefix.clone(),
+                    outside_sandbox: asked.outside_sandbox,
                 });
             }),
             Change::ApprovalDecided(Some(key), decided) => self.tool(key, |tool| {
                 if let Some(approval) = &mut tool.approval {
                     approval.decision = Some(decided.decision);
                     approval.by = Some(decided.by.clone());
+                    approval.prefix.clone_from(&decided.prefix);
                 }
             }),
             Change::Head(head) => self.push(TurnItem::Head {
@@ -457,6 +475,7 @@ impl View {
             | Change::CallAnswered(None, _)
             | Change::ApprovalAsked(None, _)
             | Change::ApprovalDecided(None, _)
+            | Change::Grants
             | Change::Inbox
             | Change::Nothing => Vec::new(),
         }
@@ -564,6 +583,8 @@ impl View {
                 output: String::new(),
                 synthetic: false,
                 approval: None,
+                outside_sandbox: false,
+                grant_id: None,
             };
             patches.extend(self.push(TurnItem::Tool(item)));
             if let Some(turn) = self.turns.last() {

@@ -103,6 +103,10 @@ vocabulary! {
     ApprovalAsked(ApprovalAsked) = types::APPROVAL_ASKED, false;
     /// A person, or time, has answered.
     ApprovalDecided(ApprovalDecided) = types::APPROVAL_DECIDED, false;
+    /// Commands are approved before they are asked for.
+    ApprovalGranted(ApprovalGranted) = types::APPROVAL_GRANTED, false;
+    /// What was approved for the session is asked for again.
+    ApprovalRevoked(ApprovalRevoked) = types::APPROVAL_REVOKED, false;
     /// A message waits for its turn.
     InboxQueued(InboxQueued) = types::INBOX_QUEUED, false;
     /// A waiting message was taken.

@@ -192,6 +192,8 @@ async fn cut_short(odd: &Arc<Odd>, server: &Server) -> SessionWriter {
             call_id: "c1".into(),
             name: "shell".into(),
             cwd,
+            outside_sandbox: false,
+            grant_id: None,
         }),
     ];
     let options = AppendOptions {

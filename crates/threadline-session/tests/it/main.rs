@@ -3,6 +3,7 @@
 
 mod codec;
 mod compaction;
+mod grants;
 mod head;
 mod normalise;
 mod properties;

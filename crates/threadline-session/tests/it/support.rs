@@ -190,6 +190,8 @@ impl Log {
             call_id: call_id.into(),
             name: "shell".into(),
             cwd: OsPath::from("/work"),
+            outside_sandbox: false,
+            grant_id: None,
         }))
     }
 
@@ -212,6 +214,8 @@ impl Log {
             name: "shell".into(),
             arguments: "{}".into(),
             reason: "it leaves the sandbox".into(),
+            prefix: None,
+            outside_sandbox: false,
         }))
     }
 
@@ -221,6 +225,7 @@ impl Log {
             decision,
             by: "user".into(),
             comment: None,
+            prefix: None,
         }))
     }
 

@@ -126,6 +126,8 @@ pub fn tool_start(call_id: &str) -> Payload {
         call_id: call_id.into(),
         name: "shell".into(),
         cwd: OsPath::from("/work"),
+        outside_sandbox: false,
+        grant_id: None,
     })
 }
 
@@ -200,6 +202,8 @@ pub fn asked(approval_id: &str, call_id: &str) -> Payload {
         name: "shell".into(),
         arguments: "{}".into(),
         reason: "it leaves the sandbox".into(),
+        prefix: None,
+        outside_sandbox: false,
     })
 }
 
@@ -211,6 +215,7 @@ pub fn allowed(approval_id: &str) -> Payload {
         decision: Decision::ApprovedForSession,
         by: "test".into(),
         comment: None,
+        prefix: None,
     })
 }
 
