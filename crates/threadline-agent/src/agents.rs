@@ -21,7 +21,7 @@ use threadline_store::{
 use uuid::Uuid;
 
 use crate::{
-    ApprovalBoard, CompactionOptions, Prices, Run, RunLimits, StartError,
+    Allow, ApprovalBoard, CompactionOptions, Prices, Run, RunLimits, StartError,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
     tools::{ToolSource, Toolbox, state::RunStates},
 };
@@ -121,6 +121,8 @@ pub struct Defaults {
     pub cwd: PathBuf,
     /// Most steps of a turn.
     pub max_steps: u32,
+    /// Commands that are granted to a new session.
+    pub allow: Vec<Allow>,
 }
 
 impl Defaults {
@@ -132,6 +134,7 @@ impl Defaults {
             sandbox_mode: SandboxMode::WorkspaceWrite,
             cwd,
             max_steps: MAX_STEPS,
+            allow: Vec::new(),
         }
     }
 }
@@ -421,6 +424,8 @@ pub(crate) struct Core {
     pub(crate) closed: usize,
     /// Held while a message is put into the inbox or taken out of it.
     pub(crate) inbox: tokio::sync::Mutex<()>,
+    /// Held while a grant is given or revoked.
+    pub(crate) grants: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for Agent {
@@ -445,6 +450,7 @@ impl Agent {
                 resumed,
                 closed,
                 inbox: tokio::sync::Mutex::default(),
+                grants: tokio::sync::Mutex::default(),
             }),
         }
     }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use threadline_session::{RunId, SessionId, payload::Decision};
+use threadline_session::{
+    RunId, SessionId,
+    payload::{ApprovalAsked, ApprovalDecided, Decision},
+};
 use tokio::sync::{oneshot, watch};
 
 /// A question that waits.
@@ -27,8 +30,61 @@ pub struct ApprovalInfo {
     pub arguments: String,
     /// Why it is asked.
     pub reason: String,
+    /// Words that an answer for the session may approve commands by that begin with them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<Vec<String>>,
+    /// Whether the call would run without the sandbox. An answer holds for this one call then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub outside_sandbox: bool,
     /// Unix milliseconds.
     pub asked_at: u64,
+}
+
+impl ApprovalInfo {
+    /// Tells a question of the log.
+    pub(crate) fn of(
+        run_id: RunId,
+        session_id: SessionId,
+        asked: ApprovalAsked,
+        asked_at: u64,
+    ) -> Self {
+        Self {
+            approval_id: asked.approval_id,
+            run_id,
+            session_id,
+            tool_call_id: asked.call_id,
+            name: asked.name,
+            arguments: asked.arguments,
+            reason: asked.reason,
+            prefix: asked.prefix,
+            outside_sandbox: asked.outside_sandbox,
+            asked_at,
+        }
+    }
+
+    /// Checks the words of an answer: only those that were offered, with an answer for the session.
+    pub(crate) fn check(&self, answered: &Answered) -> Result<(), AnswerError> {
+        let fits = answered.prefix.is_none()
+            || (answered.answer == Answer::ApproveForSession && answered.prefix == self.prefix);
+        fits.then_some(()).ok_or_else(|| AnswerError::NotOffered {
+            call_id: self.tool_call_id.clone(),
+        })
+    }
+
+    /// What an answer decides. For the session nobody leaves the sandbox.
+    pub(crate) fn decided(&self, answered: &Answered) -> ApprovalDecided {
+        let decision = match answered.answer {
+            Answer::ApproveForSession if self.outside_sandbox => Decision::Approved,
+            answer => answer.into(),
+        };
+        ApprovalDecided {
+            approval_id: self.approval_id.clone(),
+            decision,
+            by: answered.by.clone(),
+            comment: answered.comment.clone(),
+            prefix: answered.prefix.clone(),
+        }
+    }
 }
 
 /// What a person says.
@@ -62,6 +118,9 @@ pub struct Answered {
     pub by: String,
     /// What the person added, told to the model.
     pub comment: Option<String>,
+    /// With [`Answer::ApproveForSession`]: the words of the question, to approve commands by that
+    /// begin with them. Without, the identical call is approved.
+    pub prefix: Option<Vec<String>>,
 }
 
 /// Says why an answer was not taken.
@@ -78,6 +137,15 @@ pub enum AnswerError {
     /// Somebody was faster.
     #[error("the question about call {call_id} was answered already")]
     AlreadyDecided {
+        /// The call.
+        call_id: String,
+    },
+    /// The answer names words that the question does not offer.
+    #[error(
+        "the question about call {call_id} offers no such words; answer for the session with the \
+         words it offers, or without any"
+    )]
+    NotOffered {
         /// The call.
         call_id: String,
     },
@@ -146,7 +214,11 @@ impl ApprovalBoard {
         answered: Answered,
     ) -> Result<(), AnswerError> {
         let mut held = self.lock();
-        let Some((_, sender)) = held.waiting.remove(&(run_id.clone(), call_id.to_owned())) else {
+        let key = (run_id.clone(), call_id.to_owned());
+        if let Some((info, _)) = held.waiting.get(&key) {
+            info.check(&answered)?;
+        }
+        let Some((_, sender)) = held.waiting.remove(&key) else {
             let decided = held
                 .decided
                 .get(run_id)

@@ -12,7 +12,7 @@ use threadline_session::{
     Payload,
     payload::{
         ApprovalAsked, ApprovalDecided, AssistantMessage, Decision, EndReason, Outcome,
-        OutputStream, ToolOutput as OutputPiece, ToolResult, ToolStart,
+        OutputStream, SandboxMode, ToolOutput as OutputPiece, ToolResult, ToolStart,
     },
 };
 use threadline_store::{AppendError, AppendOptions, SessionStore, SessionWriter};
@@ -26,13 +26,17 @@ use crate::{
     driver::{Driver, Stop},
     limits::{OUTPUT_LOG_BYTES, OUTPUT_TIME, PARALLEL_CALLS},
     outputs,
-    policy::{Grant, Verdict, judge},
+    policy::{Grant, SHELL, Verdict, judge, suggest},
     spans,
     tools::{CallSession, Effect, Tool, ToolContext, ToolOutput, parse_arguments},
 };
 
 /// Ends the live output that is logged when there is more.
 const LIVE_END: &str = "\n[the rest of the output is in the result]\n";
+
+/// What the model is told when a call of this run may not leave the sandbox.
+const CONFINED: &str = "`outside_sandbox` is more than the server allows, so nobody was asked; do \
+    it without, or say in your answer what the person should run";
 
 /// A call of the message.
 #[derive(Clone)]
@@ -42,18 +46,29 @@ struct Call {
     arguments: String,
 }
 
+/// What a call runs under besides the turn's context.
+#[derive(Debug, Clone, Default)]
+struct Leave {
+    /// A person has let it run without the sandbox.
+    outside: bool,
+    /// The grant that covers it.
+    grant_id: Option<String>,
+}
+
 /// What is to be done with a call once it was judged.
 enum Plan {
     Run {
         tool: Arc<dyn Tool>,
         arguments: Value,
         effect: Effect,
+        grant_id: Option<String>,
     },
     /// It is asked for first, then run.
     Ask {
         tool: Arc<dyn Tool>,
         arguments: Value,
         reason: String,
+        outside: bool,
     },
     Refuse(ToolOutput),
 }
@@ -86,11 +101,17 @@ impl Driver {
                     tool,
                     arguments,
                     reason,
+                    outside,
                 } => {
-                    if let Some(refusal) = self.ask(call, reason).await? {
+                    let offered = self.offered(call, &arguments, outside);
+                    if let Some(refusal) = self.ask(call, reason, outside, offered).await? {
                         self.answer(call, refusal).await?;
                     } else {
-                        self.run_group(vec![(call.clone(), tool, arguments)])
+                        let leave = Leave {
+                            outside,
+                            grant_id: None,
+                        };
+                        self.run_group(vec![(call.clone(), tool, arguments)], leave)
                             .await?;
                     }
                     at += 1;
@@ -99,6 +120,7 @@ impl Driver {
                     tool,
                     arguments,
                     effect: Effect::ReadOnly,
+                    ..
                 } => {
                     let mut group = vec![(call.clone(), tool, arguments)];
                     at += 1;
@@ -107,6 +129,7 @@ impl Driver {
                             tool,
                             arguments,
                             effect: Effect::ReadOnly,
+                            ..
                         } = self.plan(next).await
                         else {
                             break;
@@ -114,12 +137,19 @@ impl Driver {
                         group.push((next.clone(), tool, arguments));
                         at += 1;
                     }
-                    self.run_group(group).await?;
+                    self.run_group(group, Leave::default()).await?;
                 }
                 Plan::Run {
-                    tool, arguments, ..
+                    tool,
+                    arguments,
+                    grant_id,
+                    ..
                 } => {
-                    self.run_group(vec![(call.clone(), tool, arguments)])
+                    let leave = Leave {
+                        outside: false,
+                        grant_id,
+                    };
+                    self.run_group(vec![(call.clone(), tool, arguments)], leave)
                         .await?;
                     at += 1;
                 }
@@ -144,34 +174,64 @@ impl Driver {
                 transcript
                     .session_grants()
                     .iter()
-                    .filter_map(Grant::from_asked)
+                    .filter_map(Grant::read)
                     .collect()
             })
             .await;
         let effect = tool.effect(&arguments);
         let (policy, sandbox) = (self.context.approval_policy, self.context.sandbox_mode);
         let tool = tool.clone();
+        let run = |tool, arguments, grant_id| Plan::Run {
+            tool,
+            arguments,
+            effect,
+            grant_id,
+        };
+        let ask = |tool, arguments, reason, outside| Plan::Ask {
+            tool,
+            arguments,
+            reason,
+            outside,
+        };
         match judge(policy, sandbox, effect, &call.name, &arguments, &grants) {
-            Verdict::Allow => Plan::Run {
-                tool,
-                arguments,
-                effect,
-            },
-            Verdict::Ask { reason } => Plan::Ask {
-                tool,
-                arguments,
-                reason,
-            },
+            Verdict::Allow => run(tool, arguments, None),
+            Verdict::Granted { grant_id } => run(tool, arguments, Some(grant_id)),
+            Verdict::Ask { reason } => ask(tool, arguments, reason, false),
+            Verdict::AskOutside { .. } if self.confined => {
+                Plan::Refuse(ToolOutput::denied(CONFINED))
+            }
+            Verdict::AskOutside { reason } => ask(tool, arguments, reason, true),
             Verdict::Deny { reason } => Plan::Refuse(ToolOutput::denied(reason)),
         }
     }
 
+    /// Returns the words that a question offers to approve the like of its command by.
+    fn offered(&self, call: &Call, arguments: &Value, outside: bool) -> Option<Vec<String>> {
+        if outside || call.name != SHELL {
+            return None;
+        }
+        let command = arguments.get("command")?.as_str()?;
+        Some(suggest(command)?.into_words())
+    }
+
     /// Asks a person. Returns the refusal, or nothing when the call may run.
-    async fn ask(&mut self, call: &Call, reason: String) -> Result<Option<ToolOutput>, Stop> {
-        if self
-            .is_approved(&call.call_id, &call.name, &call.arguments, &reason)
-            .await?
-        {
+    async fn ask(
+        &mut self,
+        call: &Call,
+        reason: String,
+        outside_sandbox: bool,
+        prefix: Option<Vec<String>>,
+    ) -> Result<Option<ToolOutput>, Stop> {
+        let asked = ApprovalAsked {
+            approval_id: uuid::Uuid::now_v7().to_string(),
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+            reason,
+            prefix,
+            outside_sandbox,
+        };
+        if self.is_approved(&asked).await? {
             return Ok(None);
         }
         let config = &self.core.shared.config;
@@ -179,28 +239,16 @@ impl Driver {
             return Err(Stop::End(EndReason::Blocked));
         }
         let timeout = config.approval_timeout;
-        let approval_id = uuid::Uuid::now_v7().to_string();
-        let info = ApprovalInfo {
-            approval_id: approval_id.clone(),
-            run_id: self.run.run_id().clone(),
-            session_id: self.run.session_id().clone(),
-            tool_call_id: call.call_id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            reason: reason.clone(),
-            asked_at: self.core.shared.store.clock().now_ms(),
-        };
+        let info = ApprovalInfo::of(
+            self.run.run_id().clone(),
+            self.run.session_id().clone(),
+            asked.clone(),
+            self.core.shared.store.clock().now_ms(),
+        );
         // Put up before it is logged: whoever sees the event can answer at once.
         let board = self.core.shared.board.clone();
-        let answer = board.ask(info);
-        let asked = Payload::ApprovalAsked(ApprovalAsked {
-            approval_id: approval_id.clone(),
-            call_id: call.call_id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
-            reason,
-        });
-        let logged = self.record(vec![asked], true).await;
+        let answer = board.ask(info.clone());
+        let logged = self.record(vec![Payload::ApprovalAsked(asked)], true).await;
         let halt = self.halt().clone();
         let answered = match logged {
             Err(error) => Err(Stop::Storage(error)),
@@ -214,19 +262,15 @@ impl Driver {
         };
         board.withdraw(self.run.run_id(), &call.call_id);
         let answered = answered?;
-        let (decision, by, comment) = match &answered {
-            Some(Answered {
-                answer,
-                by,
-                comment,
-            }) => ((*answer).into(), by.clone(), comment.clone()),
-            None => (Decision::Expired, "timeout".into(), None),
-        };
-        let decided = ApprovalDecided {
-            approval_id,
-            decision,
-            by,
-            comment,
+        let decided = match &answered {
+            Some(answered) => info.decided(answered),
+            None => ApprovalDecided {
+                approval_id: info.approval_id,
+                decision: Decision::Expired,
+                by: "timeout".into(),
+                comment: None,
+                prefix: None,
+            },
         };
         self.record(vec![Payload::ApprovalDecided(decided)], false)
             .await?;
@@ -240,7 +284,11 @@ impl Driver {
     }
 
     /// Runs calls at the same time. Their starts are on stable storage before the first begins.
-    async fn run_group(&mut self, group: Vec<(Call, Arc<dyn Tool>, Value)>) -> Result<(), Stop> {
+    async fn run_group(
+        &mut self,
+        group: Vec<(Call, Arc<dyn Tool>, Value)>,
+        leave: Leave,
+    ) -> Result<(), Stop> {
         let starts = group
             .iter()
             .map(|(call, _, _)| {
@@ -248,6 +296,8 @@ impl Driver {
                     call_id: call.call_id.clone(),
                     name: call.name.clone(),
                     cwd: self.context.cwd.clone(),
+                    outside_sandbox: leave.outside,
+                    grant_id: leave.grant_id.clone(),
                 })
             })
             .collect();
@@ -256,7 +306,7 @@ impl Driver {
         let mut running: FuturesUnordered<_> = group
             .into_iter()
             .map(|(call, tool, arguments)| {
-                let context = self.tool_context(&call);
+                let context = self.tool_context(&call, &leave);
                 run_one(&core, call, tool, arguments, context)
             })
             .collect();
@@ -272,8 +322,13 @@ impl Driver {
         Ok(())
     }
 
-    fn tool_context(&self, call: &Call) -> ToolContext {
-        let mut context = ToolContext::new(self.context.cwd.as_path(), self.context.sandbox_mode);
+    fn tool_context(&self, call: &Call, leave: &Leave) -> ToolContext {
+        let mode = match leave.outside {
+            true => SandboxMode::DangerFullAccess,
+            false => self.context.sandbox_mode,
+        };
+        let mut context = ToolContext::new(self.context.cwd.as_path(), mode);
+        context.granted = leave.grant_id.is_some();
         context.denied = self.core.shared.store.private_paths();
         context
             .denied
@@ -284,6 +339,7 @@ impl Driver {
             &self.run,
             &self.context,
             &call.call_id,
+            self.confined,
         ));
         context
     }

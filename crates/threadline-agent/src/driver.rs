@@ -79,6 +79,8 @@ pub(crate) struct Driver {
     pub(crate) sources: Option<Sources>,
     /// A call that a person has approved already.
     pub(crate) approved: Option<Approved>,
+    /// Whether no call may leave the sandbox, whatever a person would say.
+    pub(crate) confined: bool,
     pub(crate) usage: Usage,
     provider: Arc<dyn Provider>,
     answer: String,
@@ -102,6 +104,7 @@ impl Driver {
             approved: None,
             toolbox: core.shared.config.toolbox.clone(),
             sources: None,
+            confined: false,
             task,
             gauge: Gauge::new(
                 core.shared
@@ -176,7 +179,7 @@ impl Driver {
             sources.release();
         }
         if outcome.reason == EndReason::Completed && outcome.failure.is_none() {
-            next_run(self.core.clone()).await;
+            next_run(self.core.clone(), self.confined).await;
         }
         // Who hears of the end may resume the session at once, so it is let go before.
         drop(self.core);
@@ -357,13 +360,17 @@ impl Driver {
 }
 
 /// Starts a run on what was queued meanwhile. Boxed, because that run may do the same.
-fn next_run(core: Arc<Core>) -> BoxFuture<'static, ()> {
+fn next_run(core: Arc<Core>, confined: bool) -> BoxFuture<'static, ()> {
     async move {
         if core.shared.is_stopping() {
             return;
         }
         let agent = Agent { core };
-        if let Err(error) = agent.start_queued(RunInput::default()).await {
+        let input = RunInput {
+            confined,
+            ..RunInput::default()
+        };
+        if let Err(error) = agent.start_queued(input).await {
             // It still waits, and the session says so.
             tracing::warn!(%error, "what is queued could not be worked on");
         }

@@ -3,6 +3,8 @@
 use threadline_session::SessionId;
 use threadline_store::{AppendError, BlobError, CreateError, OpenError, ReadError};
 
+use crate::limits::MAX_GRANTS;
+
 /// Says why a run or a session could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -52,6 +54,9 @@ pub enum StartError {
         /// Those that are.
         known: Vec<String>,
     },
+    /// The session would have too many grants.
+    #[error("the session would have more than {MAX_GRANTS} grants")]
+    TooManyGrants,
     /// A defect.
     #[error("{0}")]
     Internal(String),
@@ -74,6 +79,7 @@ impl StartError {
             Self::Image { .. } => "bad_image",
             Self::Blob(error) => blob_code(error),
             Self::MissingFolder { .. } => "missing_folder",
+            Self::TooManyGrants => "grants_full",
             Self::UnknownProvider { .. } => "unknown_provider",
         }
     }
@@ -94,6 +100,9 @@ impl StartError {
             ),
             Self::Open(OpenError::Locked { holder, .. }) => {
                 format!("end {holder} first; the session is free as soon as it is gone")
+            }
+            Self::TooManyGrants => {
+                "revoke some first: `threadline grants ID --revoke GRANT`".into()
             }
             Self::MissingFolder { .. } => "name another one with `--cwd`".into(),
             Self::UnknownProvider { .. } => {

@@ -138,7 +138,7 @@ impl Agents {
     }
 
     /// The run under way lends its writer; else the session is opened.
-    async fn core(&self, id: &SessionId) -> Result<Arc<Core>, StartError> {
+    pub(crate) async fn core(&self, id: &SessionId) -> Result<Arc<Core>, StartError> {
         match self.shared.running_core(id) {
             Some(core) => Ok(core),
             None => Ok(self.resume(ResumeOptions::new(id.clone())).await?.core),

@@ -14,6 +14,7 @@ mod compact;
 mod context;
 mod driver;
 mod error;
+mod grants;
 mod inbox;
 pub mod limits;
 mod offers;
@@ -36,6 +37,7 @@ pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
 pub use budget::{Price, Prices, RunLimits};
 pub use compact::CompactionOptions;
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
+pub use grants::{Allow, GrantError};
 pub use inbox::{QueueError, QueueInput, QueuedMessage};
 pub use offers::OfferError;
 pub use replay::{

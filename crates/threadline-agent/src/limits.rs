@@ -139,6 +139,15 @@ pub const REPEATED_STEPS: u32 = 6;
 /// Longest circle of steps that is noticed.
 pub const REPEATED_PERIOD: usize = 3;
 
+/// Most words of a command prefix that is granted.
+pub const PREFIX_WORDS: usize = 16;
+/// Most bytes of all its words.
+pub const PREFIX_BYTES: usize = 1024;
+/// Most grants of a session.
+pub const MAX_GRANTS: usize = 100;
+/// Most characters of the model's reason for leaving the sandbox that a question repeats.
+pub const OUTSIDE_REASON_CHARS: usize = 500;
+
 /// Most messages that wait in a session's inbox.
 pub const MAX_QUEUED: usize = 100;
 /// Most bytes of one of them.

@@ -6,7 +6,7 @@
 
 use threadline_session::{
     Payload, RunId, SessionId,
-    payload::{ApprovalAsked, ApprovalDecided, ContentPart, Decision, UserMessage, UserSource},
+    payload::{ApprovalAsked, ContentPart, UserMessage, UserSource},
 };
 use threadline_store::{Archived, ListFilter, OpenQuestions, ReadError, SessionStatus};
 
@@ -34,14 +34,14 @@ pub enum OfferError {
 /// A call that a person has approved before it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Approved {
-    asked: ApprovalAsked,
+    asked: ApprovalInfo,
     answered: Answered,
 }
 
 impl Approved {
     /// Returns the message by which the model hears of it.
     pub(crate) fn message(&self) -> Payload {
-        let ApprovalAsked {
+        let ApprovalInfo {
             name, arguments, ..
         } = &self.asked;
         let mut text = format!(
@@ -58,45 +58,35 @@ impl Approved {
         })
     }
 
-    fn is_for(&self, name: &str, arguments: &str) -> bool {
+    /// Whether it is about such a call: in the sandbox or outside of it, as it was asked.
+    fn is_for(&self, question: &ApprovalAsked) -> bool {
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-        self.asked.name == name
+        let arguments = question.arguments.as_str();
+        self.asked.name == question.name
+            && self.asked.outside_sandbox == question.outside_sandbox
             && (self.asked.arguments == arguments
                 || json(&self.asked.arguments).is_some_and(|known| json(arguments) == Some(known)))
     }
 }
 
 impl Driver {
-    /// Notes the answer that a person gave to this call's question before. Returns whether there
-    /// was one; it is used up then.
-    pub(crate) async fn is_approved(
-        &mut self,
-        call_id: &str,
-        name: &str,
-        arguments: &str,
-        reason: &str,
-    ) -> Result<bool, Stop> {
-        let Some(approved) = self
-            .approved
-            .take_if(|approved| approved.is_for(name, arguments))
-        else {
+    /// Notes the answer that a person gave to this question before. Returns whether there was one;
+    /// it is used up then.
+    pub(crate) async fn is_approved(&mut self, question: &ApprovalAsked) -> Result<bool, Stop> {
+        let Some(approved) = self.approved.take_if(|approved| approved.is_for(question)) else {
             return Ok(false);
         };
-        let approval_id = uuid::Uuid::now_v7().to_string();
+        let decided = ApprovalInfo {
+            approval_id: question.approval_id.clone(),
+            ..approved.asked
+        }
+        .decided(&approved.answered);
         let both = vec![
             Payload::ApprovalAsked(ApprovalAsked {
-                approval_id: approval_id.clone(),
-                call_id: call_id.to_owned(),
-                name: name.to_owned(),
-                arguments: arguments.to_owned(),
-                reason: reason.to_owned(),
+                prefix: decided.prefix.clone().or_else(|| question.prefix.clone()),
+                ..question.clone()
             }),
-            Payload::ApprovalDecided(ApprovalDecided {
-                approval_id,
-                decision: Decision::from(approved.answered.answer),
-                by: approved.answered.by,
-                comment: approved.answered.comment,
-            }),
+            Payload::ApprovalDecided(decided),
         ];
         self.record(both, false).await?;
         Ok(true)
@@ -154,8 +144,12 @@ impl Agents {
                 run_id: run_id.clone(),
                 call_id: call_id.to_owned(),
             })?;
+        offer.check(&answered)?;
         // Opening it closes the turn: of two who answer at once the second finds it busy.
-        let agent = match self.resume(ResumeOptions::new(offer.session_id)).await {
+        let agent = match self
+            .resume(ResumeOptions::new(offer.session_id.clone()))
+            .await
+        {
             Err(StartError::Busy { .. }) => {
                 let call_id = call_id.to_owned();
                 return Err(AnswerError::AlreadyDecided { call_id }.into());
@@ -170,13 +164,7 @@ impl Agents {
             return Ok(None);
         }
         let approved = Approved {
-            asked: ApprovalAsked {
-                approval_id: offer.approval_id,
-                call_id: offer.tool_call_id,
-                name: offer.name,
-                arguments: offer.arguments,
-                reason: offer.reason,
-            },
+            asked: offer,
             answered,
         };
         match agent.start_approved(approved, run).await? {
@@ -189,14 +177,7 @@ impl Agents {
 fn infos(id: &SessionId, open: OpenQuestions) -> impl Iterator<Item = ApprovalInfo> {
     let OpenQuestions { run_id, questions } = open;
     let id = id.clone();
-    questions.into_iter().map(move |pending| ApprovalInfo {
-        approval_id: pending.asked.approval_id,
-        run_id: run_id.clone(),
-        session_id: id.clone(),
-        tool_call_id: pending.asked.call_id,
-        name: pending.asked.name,
-        arguments: pending.asked.arguments,
-        reason: pending.asked.reason,
-        asked_at: pending.time,
+    questions.into_iter().map(move |pending| {
+        ApprovalInfo::of(run_id.clone(), id.clone(), pending.asked, pending.time)
     })
 }

@@ -32,7 +32,7 @@ use std::{
 use serde::Serialize;
 use threadline_model::Provider;
 use threadline_session::{
-    Event, OsPath, Payload, Request, SessionId, Transcript, closers,
+    Covers, Event, OsPath, Payload, Request, SessionId, Transcript, closers,
     payload::{ContentPart, EndReason, RequestMark, StepStart, TurnContext, TurnStart},
     types,
 };
@@ -353,7 +353,11 @@ impl Stage {
         let mut plan = Plan::new(&payloads, knows);
         let granted = self.core()?.writer.with_transcript(|transcript| {
             let grants = transcript.session_grants().iter();
-            grants.map(|asked| asked.name.clone()).collect::<Vec<_>>()
+            let calls = grants.filter_map(|grant| match &grant.covers {
+                Covers::Call { name, .. } => Some(name.clone()),
+                Covers::Commands { .. } => None,
+            });
+            calls.collect::<Vec<String>>()
         });
         self.foreign_reads = plan::foreign_reads(&payloads, &start.context, &granted.await);
         if self.lost {

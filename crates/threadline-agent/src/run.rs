@@ -377,16 +377,12 @@ impl RunStream {
                 self.asked
                     .insert(asked.approval_id.clone(), asked.call_id.clone());
                 let parts = &self.run.parts;
-                Some(RunEvent::ApprovalRequired(ApprovalInfo {
-                    approval_id: asked.approval_id,
-                    run_id: parts.run_id.clone(),
-                    session_id: parts.session_id.clone(),
-                    tool_call_id: asked.call_id,
-                    name: asked.name,
-                    arguments: asked.arguments,
-                    reason: asked.reason,
-                    asked_at: line.event.time,
-                }))
+                Some(RunEvent::ApprovalRequired(ApprovalInfo::of(
+                    parts.run_id.clone(),
+                    parts.session_id.clone(),
+                    asked,
+                    line.event.time,
+                )))
             }
             Payload::ApprovalDecided(decided) => Some(RunEvent::ApprovalResolved {
                 tool_call_id: self.asked.remove(&decided.approval_id).unwrap_or_default(),

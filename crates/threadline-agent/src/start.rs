@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::{
-    Agent, Agents, CreateOptions, ResumeOptions, Run, StartError,
+    Agent, Agents, Allow, CreateOptions, ResumeOptions, Run, StartError,
     agents::{Core, new_run_id},
     context,
     driver::{Driver, Task},
@@ -54,6 +54,11 @@ pub struct RunInput {
     pub sandbox_mode: Option<SandboxMode>,
     /// Working directory.
     pub cwd: Option<PathBuf>,
+    /// Commands that are not asked for from here on. Naming them is what makes widening explicit;
+    /// each is logged as a grant.
+    pub allow: Vec<Allow>,
+    /// Whether no call may leave the sandbox, whatever a person would say: the bound of a server.
+    pub confined: bool,
     /// Most steps.
     pub max_steps: Option<u32>,
     /// A repeat of the same key starts nothing and gives the first run again.
@@ -282,6 +287,7 @@ impl Agent {
         let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
         driver.approved = approved;
         driver.sources = sources;
+        driver.confined = input.confined;
         let span = spans::run(&run, &driver.context);
         tokio::spawn(driver.drive(outcome).instrument(span));
         Ok(Started::New(run))
@@ -343,6 +349,7 @@ impl Core {
                 path: context.cwd.display(),
             });
         }
+        let granted = self.granted(transcript, &input.allow)?;
         let turn = transcript.last_turn() + 1;
         let run_id = if turn == 1 {
             RunId::parse(self.writer.id().as_str())
@@ -355,6 +362,7 @@ impl Core {
             run_id,
             context: context.clone(),
         })];
+        payloads.extend(granted);
         let compacts = is_compact(&input.task);
         // What sources have is known only when they are ready, so the run logs it then. Making the
         // history shorter takes no tools, but a first request needs a prompt.

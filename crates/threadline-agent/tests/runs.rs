@@ -17,6 +17,8 @@ mod approvals;
 mod compaction;
 #[path = "runs/ends.rs"]
 mod ends;
+#[path = "runs/grants.rs"]
+mod grants;
 #[path = "runs/inbox.rs"]
 mod inbox;
 #[path = "runs/jobs.rs"]

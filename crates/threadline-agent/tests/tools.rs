@@ -14,6 +14,8 @@ mod patch;
 mod paths;
 #[path = "tools/policy.rs"]
 mod policy;
+#[path = "tools/prefix.rs"]
+mod prefix;
 #[path = "tools/search.rs"]
 mod search;
 #[path = "tools/shell.rs"]

@@ -11,9 +11,8 @@ use crate::{
     grants::Grants,
     limits::FIRST_PROMPT_CHARS,
     payload::{
-        self, AssistantMessage, AssistantPart, ChunkKind, EndReason, HeadReason,
-        ModelRef, RejectedPart, SystemPrompt, ToolResult, TurnContext, UserMessage, UserSource,
-        plain_text,
+        self, AssistantMessage, AssistantPart, ChunkKind, EndReason, HeadReason, ModelRef,
+        RejectedPart, SystemPrompt, ToolResult, TurnContext, UserMessage, UserSource, plain_text,
     },
     state::{
         ApplyError, CallKey, Change, Facts, Item, OpenCall, OpenStep, OpenTurn, PendingApproval,
@@ -722,7 +721,8 @@ impl Transcript {
             .as_ref()
             .and_then(|asked| self.open_key(&asked.call_id));
         if let Some(asked) = asked {
-            self.granted.decided((event.seq, event.time), asked, &decided);
+            self.granted
+                .decided((event.seq, event.time), asked, &decided);
         }
         Change::ApprovalDecided(key, decided)
     }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use threadline_session::{
-    Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionId, Transcript,
-    codec::Line, payload::StepStart, types,
+    Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionGrant, SessionId,
+    Transcript, codec::Line, payload::StepStart, types,
 };
 
 use crate::{Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
@@ -65,6 +65,15 @@ impl SessionStore {
     pub async fn inbox(&self, id: &SessionId) -> Result<Vec<Queued>, ReadError> {
         let scan = self.restore(id, None, false).await?;
         Ok(scan.state.inbox().to_vec())
+    }
+
+    /// Returns what is approved for the rest of a session, oldest first.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn grants(&self, id: &SessionId) -> Result<Vec<SessionGrant>, ReadError> {
+        let scan = self.restore(id, None, false).await?;
+        Ok(scan.state.session_grants().to_vec())
     }
 
     /// Returns what a session's open turn asks a person, if nobody is writing it: the process that

@@ -114,21 +114,54 @@ pub fn is_safe_shell(command: &str) -> bool {
 
 /// Returns the words of a safe command that may be paths.
 pub(crate) fn safe_words(command: &str) -> Option<Vec<String>> {
-    let mut paths = Vec::new();
-    for words in simple_commands(command)? {
-        let (name, rest) = words.split_first()?;
-        if !is_safe(name, rest) {
-            return None;
-        }
-        let rest = rest.iter().filter(|word| !word.starts_with('-'));
-        paths.extend(rest.cloned());
-    }
-    Some(paths)
+    let parts = simple_commands(command, Grammar::Looking)?;
+    parts
+        .iter()
+        .all(|words| looks(words))
+        .then(|| paths(&parts))
+}
+
+/// Returns those words of a granted command that may be paths and stand in parts of it that were
+/// let through because they only look, and whether one of these parts is git.
+pub(crate) fn looking_words(command: &str) -> (Vec<String>, bool) {
+    let mut parts = simple_commands(command, Grammar::Granted).unwrap_or_default();
+    parts.retain(|words| looks(words));
+    let git = parts
+        .iter()
+        .any(|words| words.first().is_some_and(|name| name == "git"));
+    (paths(&parts), git)
+}
+
+fn paths(parts: &[Vec<String>]) -> Vec<String> {
+    let words = parts.iter().flat_map(|words| words.iter().skip(1));
+    words
+        .filter(|word| !word.starts_with('-'))
+        .cloned()
+        .collect()
+}
+
+/// Returns whether a simple command is known to only look.
+pub(super) fn looks(words: &[String]) -> bool {
+    words.split_first().is_some_and(|(name, rest)| {
+        // What the stricter grammar takes only in quotes is not known to be safe.
+        rest.iter()
+            .all(|word| !word.starts_with('-') || !word.contains('='))
+            && is_safe(name, rest)
+    })
+}
+
+/// What may stand in a word outside of quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grammar {
+    /// What means itself in every shell.
+    Looking,
+    /// An equals sign behind the command's name too, and a tilde only where no shell expands it.
+    Granted,
 }
 
 /// Splits a command at `|`, `||`, `&&` and `;` into simple commands, and these into words without
 /// their quotes; none when it has anything else in it than words.
-fn simple_commands(command: &str) -> Option<Vec<Vec<String>>> {
+pub(super) fn simple_commands(command: &str, grammar: Grammar) -> Option<Vec<Vec<String>>> {
     let mut done = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
@@ -160,6 +193,15 @@ fn simple_commands(command: &str) -> Option<Vec<Vec<String>>> {
                     }
                 }
             }
+            // In the first word it assigns.
+            '=' if grammar == Grammar::Granted && !words.is_empty() => {
+                word.get_or_insert_default().push(c);
+            }
+            '~' if grammar == Grammar::Granted
+                && word.as_ref().is_none_or(|word| word.ends_with([':', '='])) =>
+            {
+                return None;
+            }
             plain if is_plain(plain) => word.get_or_insert_default().push(plain),
             _ => return None,
         }
@@ -179,7 +221,7 @@ fn is_plain(c: char) -> bool {
 }
 
 /// Characters that look like what they are, inside quotes.
-fn is_harmless(c: char) -> bool {
+pub(super) fn is_harmless(c: char) -> bool {
     matches!(c, ' '..='~') || (!c.is_ascii() && c.is_alphanumeric())
 }
 

@@ -194,7 +194,11 @@ impl Walk<'_> {
 pub(super) fn is_foreign(payload: &Payload) -> bool {
     matches!(
         payload,
-        Payload::InboxQueued(_) | Payload::InboxDropped(_) | Payload::Other { .. }
+        Payload::InboxQueued(_)
+            | Payload::InboxDropped(_)
+            | Payload::ApprovalGranted(_)
+            | Payload::ApprovalRevoked(_)
+            | Payload::Other { .. }
     )
 }
 

@@ -372,6 +372,7 @@ impl Inner {
                 answer,
                 by: decided.by,
                 comment: decided.comment,
+                prefix: decided.prefix,
             })
         });
         match answer {
@@ -405,11 +406,17 @@ pub(super) fn essence(event: &Event, shortened: bool) -> (String, String) {
     let data = match event.payload() {
         Ok(Payload::ApprovalAsked(mut asked)) => {
             asked.approval_id.clear();
+            // What is offered besides yes and no is the program's choice.
+            asked.prefix = None;
             written(&Payload::ApprovalAsked(asked))
         }
         Ok(Payload::ApprovalDecided(mut decided)) => {
             decided.approval_id.clear();
             written(&Payload::ApprovalDecided(decided))
+        }
+        Ok(Payload::ToolStart(mut start)) => {
+            start.grant_id = None;
+            written(&Payload::ToolStart(start))
         }
         Ok(Payload::ToolResult(mut result)) if shortened => {
             result.full = None;

@@ -144,6 +144,8 @@ pub struct ToolContext {
     pub cwd: PathBuf,
     /// What may be touched.
     pub sandbox: SandboxMode,
+    /// Whether the call runs because a grant covers it, and nobody was asked.
+    pub granted: bool,
     /// Folders that no mode opens, such as the session store's own.
     pub denied: Vec<PathBuf>,
     /// Ends the call when it is cancelled.
@@ -165,6 +167,7 @@ impl ToolContext {
         Self {
             cwd: cwd.into(),
             sandbox,
+            granted: false,
             denied: Vec::new(),
             cancel: CancellationToken::new(),
             output: None,

@@ -25,14 +25,25 @@ use crate::limits::{
     COMMAND_BYTES, DRAIN_TIME, LIVE_BYTES, NOTE_BYTES, OUTPUT_BYTES, PIPE_BYTES,
     SHELL_TIMEOUT_DEFAULT, SHELL_TIMEOUT_MAX,
 };
-use crate::policy::safe_words;
+use crate::policy::{OUTSIDE, looking_words, safe_words};
 
-const FIELDS: [Field; 2] = [
+const FIELDS: [Field; 4] = [
     Field::required("command", "string", "The command, run by bash (or sh) -c."),
     Field::optional(
         "timeout_ms",
         "integer",
         "Most milliseconds it may take; default 120000, most 600000.",
+    ),
+    Field::optional(
+        OUTSIDE,
+        "boolean",
+        "Run this one command without the sandbox. A person is asked each time; use it only for \
+         what the sandbox refuses and the task needs, such as `git commit`.",
+    ),
+    Field::optional(
+        "reason",
+        "string",
+        "With outside_sandbox: why it is needed, in one sentence for that person.",
     ),
 ];
 
@@ -123,6 +134,9 @@ impl Request {
         }
         let most = u64::try_from(SHELL_TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
         let timeout = arguments.count("timeout_ms", most)?;
+        // What they mean was judged before; here it only matters that they are what they should be.
+        arguments.flag(OUTSIDE)?;
+        arguments.optional_string("reason")?;
         Ok(Self {
             command: command.to_owned(),
             timeout: timeout.map_or(SHELL_TIMEOUT_DEFAULT, Duration::from_millis),
@@ -130,9 +144,14 @@ impl Request {
     }
 
     pub(super) async fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
-        let safe = safe_words(&self.command);
+        let (words, careful) = match safe_words(&self.command) {
+            Some(words) => (words, true),
+            // Nobody was asked about the parts of a granted command that only look either.
+            None if ctx.granted => looking_words(&self.command),
+            None => (Vec::new(), false),
+        };
         if ctx.sandbox != SandboxMode::DangerFullAccess {
-            check_words(ctx, safe.as_deref().unwrap_or_default())?;
+            check_words(ctx, &words)?;
         }
         if !ctx.cwd.is_dir() {
             let cwd = show(&ctx.cwd);
@@ -144,7 +163,7 @@ impl Request {
             return Err(ToolOutput::cancelled());
         }
         let bounds = Bounds::new(ctx).await?;
-        let output = self.run_inside(ctx, &bounds, safe.is_some()).await;
+        let output = self.run_inside(ctx, &bounds, careful).await;
         bounds.remove().await;
         output
     }
@@ -153,12 +172,12 @@ impl Request {
         &self,
         ctx: &ToolContext,
         bounds: &Bounds,
-        safe: bool,
+        careful: bool,
     ) -> Result<ToolOutput, ToolOutput> {
         let command = bounds
             .wrap(process::shell(&self.command))
             .map_err(|error| ToolOutput::error(error.to_string()))?;
-        let env = environment(ctx, bounds, safe);
+        let env = environment(ctx, bounds, careful);
         let mut running = process::start(command, &ctx.cwd, env, bounds.mark())
             .await
             .map_err(|error| ToolOutput::error(format!("the command cannot be run: {error}")))?;
@@ -238,6 +257,11 @@ fn hint(text: &str, mode: SandboxMode) -> &'static str {
         return "";
     }
     match mode {
+        SandboxMode::WorkspaceWrite if names_git(text) => {
+            "; in the sandbox mode workspace_write commands do not write `.git`. If the task needs \
+             this command to, call again with `outside_sandbox: true` and a `reason`: a person is \
+             then asked whether it may run without the sandbox, this once"
+        }
         SandboxMode::ReadOnly => {
             "; the sandbox mode read_only lets commands write below $TMPDIR only, and reach no \
              network"
@@ -250,9 +274,19 @@ fn hint(text: &str, mode: SandboxMode) -> &'static str {
     }
 }
 
-fn environment(ctx: &ToolContext, bounds: &Bounds, safe: bool) -> Vec<(OsString, OsString)> {
+/// Whether a line that tells of a refusal names git's own data.
+fn names_git(text: &str) -> bool {
+    text.lines().any(|line| {
+        let names = [".git/", ".git'", ".git:"]
+            .iter()
+            .any(|name| line.contains(name));
+        names && REFUSALS.iter().any(|refusal| line.contains(refusal))
+    })
+}
+
+fn environment(ctx: &ToolContext, bounds: &Bounds, careful: bool) -> Vec<(OsString, OsString)> {
     let mut env = threadline_sandbox::environment(std::env::vars_os(), &ctx.env, bounds.temp());
-    if safe {
+    if careful {
         env.extend(CAREFUL_GIT.map(|(name, value)| (name.into(), value.into())));
     }
     env

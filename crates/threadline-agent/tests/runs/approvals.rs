@@ -28,6 +28,7 @@ fn answered(answer: Answer, comment: Option<&str>) -> Answered {
         answer,
         by: "test".into(),
         comment: comment.map(Into::into),
+        prefix: None,
     }
 }
 
@@ -252,6 +253,7 @@ async fn a_question_that_outlived_its_process_is_offered_again_and_runs_once() {
         answer: Answer::Approve,
         by: by.into(),
         comment: None,
+        prefix: None,
     };
     let (one, two) = tokio::join!(
         agents.answer_offer(&asked.run_id, "c-1", yes("one"), RunInput::default()),
@@ -287,6 +289,7 @@ async fn a_no_to_an_old_question_closes_its_turn() {
         answer: Answer::Deny,
         by: "me".into(),
         comment: None,
+        prefix: None,
     };
     let run = agents.answer_offer(&asked.run_id, "c-1", no, RunInput::default());
     assert!(run.await.unwrap().is_none());

@@ -206,6 +206,7 @@ async fn rich(world: &World) -> SessionId {
             answer,
             by: "test".into(),
             comment: comment.map(str::to_owned),
+            prefix: None,
         };
         let board = agents.approvals();
         board.answer(run.run_id(), call_id, answered).unwrap();

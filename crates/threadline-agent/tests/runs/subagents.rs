@@ -259,6 +259,7 @@ async fn a_childs_questions_are_on_the_same_board() {
         answer: Answer::Deny,
         by: "test".into(),
         comment: None,
+        prefix: None,
     };
     board.answer(&info.run_id, &info.tool_call_id, no).unwrap();
     run.wait().await;

@@ -2,11 +2,13 @@ use std::ffi::OsStr;
 
 use serde_json::{Value, json};
 use threadline_agent::policy::{
-    Effect, Grant, Protected, Verdict, is_safe_shell, judge, narrow, protected_name, widens,
+    Effect, Grant, Granted, Protected, Verdict, is_safe_shell, judge, narrow, protected_name,
+    widens,
 };
 use threadline_session::payload::ApprovalPolicy::{Never, OnRequest, Strict};
 use threadline_session::payload::SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
-use threadline_session::payload::{ApprovalAsked, ApprovalPolicy, SandboxMode};
+use threadline_session::payload::{ApprovalPolicy, SandboxMode};
+use threadline_session::{Covers, SessionGrant};
 
 const POLICIES: [ApprovalPolicy; 3] = [Strict, OnRequest, Never];
 const MODES: [SandboxMode; 3] = [ReadOnly, WorkspaceWrite, DangerFullAccess];
@@ -22,13 +24,13 @@ use Cell::{Allow, Ask, Deny};
 
 fn cell(verdict: &Verdict) -> Cell {
     match verdict {
-        Verdict::Allow => Allow,
-        Verdict::Ask { reason } | Verdict::Deny { reason } => {
+        Verdict::Allow | Verdict::Granted { .. } => Allow,
+        Verdict::Ask { reason } | Verdict::AskOutside { reason } | Verdict::Deny { reason } => {
             assert!(!reason.is_empty());
-            if matches!(verdict, Verdict::Ask { .. }) {
-                Ask
-            } else {
+            if matches!(verdict, Verdict::Deny { .. }) {
                 Deny
+            } else {
+                Ask
             }
         }
     }
@@ -97,8 +99,11 @@ fn every_cell_of_the_table() {
                 assert_eq!(cell(&verdict), wanted, "{what}, {policy:?}, {mode:?}");
                 // A grant answers a question and lifts no refusal.
                 let grant = Grant {
-                    tool: tool.into(),
-                    arguments: arguments.clone(),
+                    id: "g".into(),
+                    covers: Granted::Call {
+                        tool: tool.into(),
+                        arguments: arguments.clone(),
+                    },
                 };
                 let granted = judge(policy, mode, effect, tool, &arguments, &[grant]);
                 let has_command = tool != "shell" || arguments.get("command").is_some();
@@ -132,12 +137,15 @@ fn the_question_for_a_command_in_read_only_names_the_mode() {
 #[test]
 fn a_grant_covers_the_same_call_only() {
     let grant = |tool: &str, arguments: &str| {
-        Grant::from_asked(&ApprovalAsked {
-            approval_id: "a".into(),
-            call_id: "c".into(),
-            name: tool.into(),
-            arguments: arguments.into(),
-            reason: "r".into(),
+        Grant::read(&SessionGrant {
+            id: "a".into(),
+            seq: 0,
+            time: 0,
+            by: "me".into(),
+            covers: Covers::Call {
+                name: tool.into(),
+                arguments: arguments.into(),
+            },
         })
     };
     let shell = grant("shell", r#"{"command":"make","timeout_ms":5}"#).unwrap();
@@ -183,8 +191,11 @@ fn a_tool_of_a_server_is_judged_like_a_doubtful_command_and_granted_by_its_argum
     }
     assert!(matches!(judged(Never, ReadOnly, &[]), Verdict::Deny { .. }));
     let grant = |arguments| Grant {
-        tool: tool.into(),
-        arguments,
+        id: "g".into(),
+        covers: Granted::Call {
+            tool: tool.into(),
+            arguments,
+        },
     };
     let other = grant(json!({ "path": "/a", "method": "DELETE" }));
     assert!(matches!(
@@ -192,7 +203,9 @@ fn a_tool_of_a_server_is_judged_like_a_doubtful_command_and_granted_by_its_argum
         Verdict::Ask { .. }
     ));
     let same = grant(arguments.clone());
-    assert_eq!(judged(Strict, ReadOnly, &[same]), Verdict::Allow);
+    let grant_id = "g".into();
+    let granted = Verdict::Granted { grant_id };
+    assert_eq!(judged(Strict, ReadOnly, &[same]), granted);
 }
 
 #[test]
