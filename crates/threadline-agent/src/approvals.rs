@@ -41,13 +41,9 @@ pub struct ApprovalInfo {
 }
 
 impl ApprovalInfo {
-    /// Tells a question of the log.
-    pub(crate) fn of(
-        run_id: RunId,
-        session_id: SessionId,
-        asked: ApprovalAsked,
-        asked_at: u64,
-    ) -> Self {
+    /// Tells a question of the log, which was asked at a time in unix milliseconds.
+    #[must_use]
+    pub fn of(run_id: RunId, session_id: SessionId, asked: ApprovalAsked, asked_at: u64) -> Self {
         Self {
             approval_id: asked.approval_id,
             run_id,

@@ -197,7 +197,7 @@ impl Driver {
             Verdict::Allow => run(tool, arguments, None),
             Verdict::Granted { grant_id } => run(tool, arguments, Some(grant_id)),
             Verdict::Ask { reason } => ask(tool, arguments, reason, false),
-            Verdict::AskOutside { .. } if self.confined => {
+            Verdict::AskOutside { .. } if self.context.confined => {
                 Plan::Refuse(ToolOutput::denied(CONFINED))
             }
             Verdict::AskOutside { reason } => ask(tool, arguments, reason, true),
@@ -339,7 +339,6 @@ impl Driver {
             &self.run,
             &self.context,
             &call.call_id,
-            self.confined,
         ));
         context
     }

@@ -79,8 +79,6 @@ pub(crate) struct Driver {
     pub(crate) sources: Option<Sources>,
     /// A call that a person has approved already.
     pub(crate) approved: Option<Approved>,
-    /// Whether no call may leave the sandbox, whatever a person would say.
-    pub(crate) confined: bool,
     pub(crate) usage: Usage,
     provider: Arc<dyn Provider>,
     answer: String,
@@ -104,7 +102,6 @@ impl Driver {
             approved: None,
             toolbox: core.shared.config.toolbox.clone(),
             sources: None,
-            confined: false,
             task,
             gauge: Gauge::new(
                 core.shared
@@ -179,7 +176,7 @@ impl Driver {
             sources.release();
         }
         if outcome.reason == EndReason::Completed && outcome.failure.is_none() {
-            next_run(self.core.clone(), self.confined).await;
+            next_run(self.core.clone(), self.context.confined).await;
         }
         // Who hears of the end may resume the session at once, so it is let go before.
         drop(self.core);

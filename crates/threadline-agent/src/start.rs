@@ -287,7 +287,6 @@ impl Agent {
         let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
         driver.approved = approved;
         driver.sources = sources;
-        driver.confined = input.confined;
         let span = spans::run(&run, &driver.context);
         tokio::spawn(driver.drive(outcome).instrument(span));
         Ok(Started::New(run))
@@ -435,6 +434,7 @@ impl Core {
             temperature: input
                 .temperature
                 .or_else(|| before.and_then(|b| b.temperature)),
+            confined: input.confined,
             max_steps: Some(input.max_steps.unwrap_or(defaults.max_steps)),
         })
     }

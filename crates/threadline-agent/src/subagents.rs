@@ -207,7 +207,7 @@ impl Request {
             sandbox_mode: Some(bounds.1),
             // The sandbox is about this folder, so a resumed child does not keep another one.
             cwd: Some(ctx.cwd.clone()),
-            confined: session.confined(),
+            confined: parent.confined,
             ..RunInput::default()
         }
     }

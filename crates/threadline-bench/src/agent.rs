@@ -138,6 +138,7 @@ impl Agent {
             turn: self.turn,
             run_id: RunId::parse(format!("run-{}", self.turn))?,
             context: TurnContext {
+                confined: false,
                 provider: PROVIDER.into(),
                 model: MODEL.into(),
                 approval_policy: ApprovalPolicy::Never,

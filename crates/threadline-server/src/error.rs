@@ -73,6 +73,8 @@ codes! {
     BlobNotFound = "blob_not_found", NOT_FOUND;
     /// Nothing is asked about that call.
     ApprovalNotFound = "approval_not_found", NOT_FOUND;
+    /// The session has no such grant in force.
+    GrantNotFound = "grant_not_found", NOT_FOUND;
     /// The route does not know the method.
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED;
     /// Somebody changed it first.
@@ -85,6 +87,8 @@ codes! {
     NotWaiting = "not_waiting", CONFLICT;
     /// Too many messages wait.
     QueueFull = "queue_full", CONFLICT;
+    /// The session has too many grants.
+    GrantsFull = "grants_full", CONFLICT;
     /// The question was answered already.
     AlreadyDecided = "already_decided", CONFLICT;
     /// The session has a run in this process.
@@ -263,6 +267,7 @@ fn start_code(error: &StartError) -> Code {
         },
         StartError::Append(error) => append_code(error),
         StartError::MissingFolder { .. } => Code::MissingFolder,
+        StartError::TooManyGrants => Code::GrantsFull,
         StartError::UnknownProvider { .. } => Code::UnknownProvider,
         StartError::Image { .. } => Code::InvalidInput,
         StartError::Blob(BlobError::Backend(error)) => storage_code(error),
@@ -414,6 +419,9 @@ impl From<AnswerError> for Problem {
         let code = match error {
             AnswerError::NotFound { .. } => Code::ApprovalNotFound,
             AnswerError::AlreadyDecided { .. } => Code::AlreadyDecided,
+            AnswerError::NotOffered { .. } => {
+                return Self::field("prefix", error.to_string());
+            }
         };
         Self::new(code, error.to_string())
     }

@@ -115,16 +115,9 @@ impl Fold {
             }
             Some(Payload::ApprovalAsked(asked)) => {
                 told.after = self.turn().map(|turn| {
-                    RunEvent::ApprovalRequired(ApprovalInfo {
-                        approval_id: asked.approval_id,
-                        run_id: turn.head.run_id.clone(),
-                        session_id: self.id.clone(),
-                        tool_call_id: asked.call_id,
-                        name: asked.name,
-                        arguments: asked.arguments,
-                        reason: asked.reason,
-                        asked_at: line.event.time,
-                    })
+                    let run_id = turn.head.run_id.clone();
+                    let (id, time) = (self.id.clone(), line.event.time);
+                    RunEvent::ApprovalRequired(ApprovalInfo::of(run_id, id, asked, time))
                 });
             }
             Some(Payload::ApprovalDecided(_)) => told.after = resolved,

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use serde_json::{Map, Value};
-use threadline_agent::{Answer, QueueInput, RunInput};
+use threadline_agent::{Allow, Answer, QueueInput, RunInput, policy::CommandPrefix};
 use threadline_session::{
     SessionId,
     limits::MAX_KEY_BYTES,
@@ -183,6 +183,7 @@ impl AgentInput {
                 "sandboxMode",
                 "sessionId",
                 "idempotencyKey",
+                "allowCommands",
             ],
         )?;
         let task = fields.text("task")?.ok_or_else(|| missing("task"))?;
@@ -210,9 +211,52 @@ impl AgentInput {
             idempotency_key: fields.short_text("idempotencyKey", MAX_KEY_BYTES)?,
             cwd: None,
             max_steps: None,
+            allow: allowed(&mut fields)?,
+            confined: false,
         };
         Ok(Self { session, run })
     }
+}
+
+/// Takes the commands that are approved beforehand. Who does is filled in by the route.
+fn allowed(fields: &mut Fields) -> Result<Vec<Allow>, Problem> {
+    let name = "allowCommands";
+    let list = match fields.take(name) {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(wrong(name, "an array", &other)),
+    };
+    let allow = |value| {
+        Ok(Allow {
+            prefix: prefix(name, value)?,
+            by: "api".into(),
+        })
+    };
+    list.into_iter().map(allow).collect()
+}
+
+/// Reads the words that commands begin with: an array of them, or one text as `cargo test`.
+fn prefix(name: &str, value: Value) -> Result<CommandPrefix, Problem> {
+    let read = match value {
+        Value::String(line) => CommandPrefix::parse(&line),
+        Value::Array(words) => CommandPrefix::from_words(strings(name, words)?),
+        other => return Err(wrong(name, "words, or an array of them", &other)),
+    };
+    read.map_err(|error| Problem::field(name, error.to_string()))
+}
+
+fn strings(name: &str, list: Vec<Value>) -> Result<Vec<String>, Problem> {
+    let text = |value| match value {
+        Value::String(text) => Ok(text),
+        other => Err(wrong(name, "an array of strings", &other)),
+    };
+    list.into_iter().map(text).collect()
+}
+
+/// Reads what is granted to a session.
+pub(crate) fn grant(body: &[u8]) -> Result<CommandPrefix, Problem> {
+    let words = Fields::parse(body, &["prefix"])?.take("prefix");
+    prefix("prefix", words.ok_or_else(|| missing("prefix"))?)
 }
 
 fn temperature(fields: &mut Fields) -> Result<Option<f64>, Problem> {
@@ -289,9 +333,17 @@ fn tag(value: Value) -> Result<String, Problem> {
     }
 }
 
+/// An answer to a question, as a client gives it.
+#[derive(Debug)]
+pub(crate) struct DecisionInput {
+    pub(crate) answer: Answer,
+    pub(crate) comment: Option<String>,
+    pub(crate) prefix: Option<Vec<String>>,
+}
+
 /// Reads the answer to a question.
-pub(crate) fn decision(body: &[u8]) -> Result<(Answer, Option<String>), Problem> {
-    let mut fields = Fields::parse(body, &["decision", "comment"])?;
+pub(crate) fn decision(body: &[u8]) -> Result<DecisionInput, Problem> {
+    let mut fields = Fields::parse(body, &["decision", "comment", "prefix"])?;
     let answer = fields
         .choice("decision", &ANSWERS)?
         .ok_or_else(|| missing("decision"))?;
@@ -305,7 +357,20 @@ pub(crate) fn decision(body: &[u8]) -> Result<(Answer, Option<String>), Problem>
         let detail = format!("`comment` is longer than {MAX_COMMENT_BYTES} bytes");
         return Err(Problem::field("comment", detail));
     }
-    Ok((answer, comment))
+    let prefix = match fields.take("prefix") {
+        None => None,
+        Some(Value::Array(words)) => Some(strings("prefix", words)?),
+        Some(other) => return Err(wrong("prefix", "an array of strings", &other)),
+    };
+    if prefix.is_some() && answer != Answer::ApproveForSession {
+        let detail = "`prefix` goes with the decision `approve_for_session` only";
+        return Err(Problem::field("prefix", detail));
+    }
+    Ok(DecisionInput {
+        answer,
+        comment,
+        prefix,
+    })
 }
 
 /// Returns the event that a stream continues after; `None` starts at the beginning. What the
@@ -543,6 +608,19 @@ mod tests {
             (
                 r#"{"task":"x","idempotencyKey":""}"#,
                 Some("idempotencyKey"),
+            ),
+            (
+                r#"{"task":"x","allowCommands":"make"}"#,
+                Some("allowCommands"),
+            ),
+            (r#"{"task":"x","allowCommands":[7]}"#, Some("allowCommands")),
+            (
+                r#"{"task":"x","allowCommands":["sh"]}"#,
+                Some("allowCommands"),
+            ),
+            (
+                r#"{"task":"x","allowCommands":[["a b"]]}"#,
+                Some("allowCommands"),
             ),
             (r#"["task"]"#, None),
             (r#"{"task":"x""#, None),

@@ -12,6 +12,7 @@ mod branches;
 mod error;
 mod events;
 mod fold;
+mod grants;
 mod input;
 pub mod limits;
 mod meta;

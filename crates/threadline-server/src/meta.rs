@@ -11,7 +11,8 @@ use threadline_session::{
 use crate::{
     auth::Caller,
     error::{Code, Problem},
-    input::{self, Body, Params, Path},
+    grants,
+    input::{self, Body, DecisionInput, Params, Path},
     runs,
     state::Shared,
 };
@@ -55,11 +56,19 @@ pub(crate) async fn decide(
     Body(body): Body,
 ) -> Result<Json<Decided>, Problem> {
     let run = run_id("runId", &run)?;
-    let (answer, comment) = input::decision(&body)?;
+    let DecisionInput {
+        answer,
+        comment,
+        prefix,
+    } = input::decision(&body)?;
+    if prefix.is_some() {
+        grants::check_ceiling(&shared, "prefix")?;
+    }
     let answered = Answered {
         answer,
         by: caller.name().into(),
         comment,
+        prefix,
     };
     let board = shared.agents.approvals();
     match board.answer(&run, &call, answered.clone()) {

@@ -3,7 +3,8 @@
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use crate::{
-    branches, error::Code, events, meta, metrics, openapi, queue, runs, sessions, state::Shared,
+    branches, error::Code, events, grants, meta, metrics, openapi, queue, runs, sessions,
+    state::Shared,
 };
 
 /// What an answer's body is.
@@ -121,6 +122,7 @@ pub(crate) fn table() -> Vec<Route> {
     table.extend(listing());
     table.extend(branching());
     table.extend(queueing());
+    table.extend(granting());
     table.extend(reading());
     table.extend(debugging());
     table.extend(other());
@@ -190,7 +192,11 @@ fn running() -> Vec<Route> {
             (200, Content::Json("Decided")),
         )
         .body("DecisionInput")
-        .errors(&[Code::ApprovalNotFound, Code::AlreadyDecided]),
+        .errors(&[
+            Code::ApprovalNotFound,
+            Code::AlreadyDecided,
+            Code::PolicyCeiling,
+        ]),
     ]
 }
 
@@ -391,6 +397,55 @@ fn queueing() -> Vec<Route> {
             (204, Content::Empty),
         )
         .errors(&[Code::NotWaiting])
+        .errors(&opening),
+    ]
+}
+
+fn granting() -> Vec<Route> {
+    let opening = [
+        Code::SessionNotFound,
+        Code::SessionBusy,
+        Code::Locked,
+        Code::Fenced,
+        Code::Damaged,
+        Code::Unsupported,
+        Code::StorageFull,
+    ];
+    vec![
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/grants"),
+            get(grants::show),
+            (
+                "listGrants",
+                "Lists what is approved for the rest of the session, oldest first.",
+            ),
+            (200, Content::Json("Grants")),
+        )
+        .errors(&[Code::SessionNotFound, Code::Damaged, Code::Unsupported]),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/grants"),
+            post(grants::add),
+            (
+                "grantCommands",
+                "Approves commands that begin with some words, from the session's next call on. \
+                 What is granted already is given again. A session without a run is opened for \
+                 it, which closes an interrupted turn.",
+            ),
+            (201, Content::Json("Grant")),
+        )
+        .body("GrantInput")
+        .errors(&[Code::PolicyCeiling, Code::GrantsFull, Code::ShuttingDown])
+        .errors(&opening),
+        Route::new(
+            ("delete", "/api/agent/sessions/{id}/grants/{grantId}"),
+            delete(grants::revoke),
+            (
+                "revokeGrant",
+                "Ends a grant, from the session's next call on.",
+            ),
+            (204, Content::Empty),
+        )
+        .errors(&[Code::GrantNotFound])
         .errors(&opening),
     ]
 }

@@ -1,11 +1,11 @@
 //! Starting turns: `POST /api/agent/stream` and `POST /api/agent`.
 
-use axum::{Json, extract::State, response::Response};
+use axum::{Extension, Json, extract::State, response::Response};
 use futures_util::{Stream, stream};
 use serde::Serialize;
 use threadline_agent::{
     Agents, Approver, Failure, Run, RunEvent, RunInput, RunOutcome, StartError, Started,
-    policy::{Bounds, narrow, widens},
+    policy::{narrow, widens},
 };
 use threadline_session::{
     RunId, SessionId,
@@ -16,8 +16,10 @@ use threadline_store::ReadError;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    auth::Caller,
     error::{Code, Problem},
     fold::{Fold, Seen, Watcher},
+    grants,
     input::{AgentInput, Body},
     sse::{self, Frames},
     state::{Shared, State as Inside},
@@ -26,10 +28,14 @@ use crate::{
 /// `POST /api/agent/stream`
 pub(crate) async fn stream(
     State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
     Body(body): Body,
 ) -> Result<Response, Problem> {
-    let input = AgentInput::parse(&body)?;
-    check_ceiling(&input.run, shared.ceiling)?;
+    let mut input = AgentInput::parse(&body)?;
+    check_ceiling(&input.run, &shared)?;
+    for allow in &mut input.run.allow {
+        caller.name().clone_into(&mut allow.by);
+    }
     // A client that goes away in the middle must not leave a turn behind that nobody drives.
     let task = tokio::spawn(start(shared.clone(), input));
     let started = task.await.unwrap_or_else(|error| {
@@ -99,7 +105,11 @@ async fn repeated(
 }
 
 /// Refuses what asks for more than the server allows.
-fn check_ceiling(input: &RunInput, ceiling: Bounds) -> Result<(), Problem> {
+fn check_ceiling(input: &RunInput, shared: &Inside) -> Result<(), Problem> {
+    let ceiling = shared.ceiling;
+    if !input.allow.is_empty() {
+        grants::check_ceiling(shared, "allowCommands")?;
+    }
     let policy = input.approval_policy.filter(|p| {
         widens(
             (ceiling.0, SandboxMode::ReadOnly),
@@ -133,6 +143,7 @@ pub(crate) async fn bound(
     session: Option<&SessionId>,
     input: &mut RunInput,
 ) -> Result<(), Problem> {
+    input.confined = shared.ceiling.1 != SandboxMode::DangerFullAccess;
     if shared.ceiling == (ApprovalPolicy::Never, SandboxMode::DangerFullAccess)
         || (input.approval_policy.is_some() && input.sandbox_mode.is_some())
     {
@@ -315,7 +326,7 @@ pub(crate) async fn once(
         session: _,
         mut run,
     } = AgentInput::parse(&body)?;
-    check_ceiling(&run, shared.ceiling)?;
+    check_ceiling(&run, &shared)?;
     shared.open()?;
     bound(&shared, None, &mut run).await?;
     run.idempotency_key = None;

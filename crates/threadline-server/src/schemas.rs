@@ -100,6 +100,7 @@ fn inputs() -> Named {
                 ("sandboxMode?", or_null(is("SandboxMode"))),
                 ("sessionId?", or_null(text())),
                 ("idempotencyKey?", or_null(text())),
+                ("allowCommands?", or_null(list(is("Prefix")))),
             ]),
         ),
         ("SummaryPatch", patch),
@@ -116,11 +117,23 @@ fn inputs() -> Named {
         ("Delivery", one_of(&["after_turn", "next_step"])),
         (
             "DecisionInput",
-            object(&[("decision", is("Decision")), ("comment?", or_null(text()))]),
+            object(&[
+                ("decision", is("Decision")),
+                ("comment?", or_null(text())),
+                ("prefix?", or_null(list(text()))),
+            ]),
         ),
         (
             "Decision",
             one_of(&["approve", "approve_for_session", "deny"]),
+        ),
+        ("GrantInput", object(&[("prefix", is("Prefix"))])),
+        (
+            "Prefix",
+            json!({
+                "description": "Words that commands begin with: one by one, or as a text.",
+                "anyOf": [list(text()), text()],
+            }),
         ),
         ("ApprovalPolicy", one_of(&["strict", "on_request", "never"])),
         (
@@ -411,8 +424,12 @@ fn tool_item() -> Value {
                         ])),
                     ),
                     ("by", or_null(text())),
+                    ("prefix?", list(text())),
+                    ("outsideSandbox?", boolean()),
                 ])),
             ),
+            ("outsideSandbox?", boolean()),
+            ("grantId?", text()),
         ],
     )
 }
@@ -495,6 +512,24 @@ fn debugging() -> Named {
     ]
 }
 
+fn grant() -> Value {
+    let of = |kind: &str, fields: &[(&'static str, Value)]| {
+        let mut all = vec![
+            ("grantId", text()),
+            ("kind", one_of(&[kind])),
+            ("by", text()),
+            ("grantedAt", whole()),
+            ("seq", whole()),
+        ];
+        all.extend_from_slice(fields);
+        object(&all)
+    };
+    json!({"oneOf": [
+        of("commands", &[("prefix", list(text()))]),
+        of("call", &[("name", text()), ("arguments", text())]),
+    ]})
+}
+
 fn rest() -> Named {
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     let bounds = || {
@@ -568,10 +603,14 @@ fn rest() -> Named {
                     ("name", text()),
                     ("arguments", text()),
                     ("reason", text()),
+                    ("prefix?", list(text())),
+                    ("outsideSandbox?", boolean()),
                     ("askedAt", whole()),
                 ])),
             )]),
         ),
+        ("Grants", object(&[("grants", list(is("Grant")))])),
+        ("Grant", grant()),
         ("Decided", object(&[("decision", is("Decision"))])),
         (
             "Config",

@@ -53,6 +53,10 @@ pub struct TurnContext {
     /// Most steps this turn may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
+    /// Whether no call may leave the sandbox, whatever a person would say. It is a bound of whoever
+    /// runs the turn, and the one thing here that resuming does not restore.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confined: bool,
 }
 
 /// `turn/start`

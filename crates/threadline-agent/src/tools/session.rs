@@ -37,7 +37,6 @@ pub struct CallSession {
     run_id: RunId,
     context: Arc<TurnContext>,
     call_id: Arc<str>,
-    confined: bool,
 }
 
 impl fmt::Debug for CallSession {
@@ -50,13 +49,7 @@ impl fmt::Debug for CallSession {
 }
 
 impl CallSession {
-    pub(crate) fn new(
-        core: &Arc<Core>,
-        run: &Run,
-        context: &TurnContext,
-        call_id: &str,
-        confined: bool,
-    ) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, run: &Run, context: &TurnContext, call_id: &str) -> Self {
         Self {
             core: Arc::downgrade(core),
             store: core.shared.store.clone(),
@@ -64,7 +57,6 @@ impl CallSession {
             run_id: run.run_id().clone(),
             context: Arc::new(context.clone()),
             call_id: call_id.into(),
-            confined,
         }
     }
 
@@ -103,11 +95,6 @@ impl CallSession {
             media_type: media_type.into(),
             blob: blob.as_str().into(),
         })
-    }
-
-    /// Returns whether no call of the run may leave the sandbox.
-    pub(crate) fn confined(&self) -> bool {
-        self.confined
     }
 
     pub(crate) fn store(&self) -> &SessionStore {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use threadline_agent::{
-    Agents, Allow, Answer, AnswerError, Answered, ApprovalInfo, GrantError, Run, RunEvent,
-    RunInput,
+    Agents, Allow, Answer, AnswerError, Answered, ApprovalInfo, GrantError, ReplayOptions, Run,
+    RunEvent, RunInput,
     limits::MAX_GRANTS,
     policy::CommandPrefix,
+    replay,
     tools::{Effect, Tool, ToolContext, ToolOutput, Toolbox},
 };
 use threadline_session::{
@@ -81,6 +82,16 @@ impl Shop {
     fn ran(&self) -> Vec<String> {
         let ran = self.shell.ran.lock().unwrap();
         ran.iter().map(|(command, _, _)| command.clone()).collect()
+    }
+
+    /// Runs the loop again over the log: the same questions, calls and refusals must come of it.
+    async fn is_made_again(&self, id: &SessionId) {
+        let options = ReplayOptions {
+            toolbox: self.agents().config().toolbox.clone(),
+            ..ReplayOptions::default()
+        };
+        let report = replay(&self.world.store(), id, options).await.unwrap();
+        assert!(report.identical, "{report:#?}");
     }
 
     async fn count(&self, id: &SessionId, kind: &str) -> usize {
@@ -176,6 +187,7 @@ async fn commands_granted_at_the_start_are_not_asked_for_also_after_resuming() {
         })
         .collect();
     assert_eq!(starts, vec![grants[0].id.clone(); 2]);
+    shop.is_made_again(id).await;
 }
 
 #[tokio::test]
@@ -228,6 +240,7 @@ async fn an_answer_for_the_session_may_take_the_words_that_are_offered_and_no_ot
     board.answer(run.run_id(), "c1", yes).unwrap();
     assert_eq!(run.wait().await.reason, EndReason::Completed);
     assert_eq!(shop.ran(), ["cargo test -p x", "cargo test -p y"]);
+    shop.is_made_again(run.session_id()).await;
     assert_eq!(shop.count(run.session_id(), "approval/asked").await, 1);
     let grants = agents.grants(run.session_id()).await.unwrap();
     assert_eq!(
@@ -266,6 +279,7 @@ async fn a_grant_that_is_revoked_during_a_run_does_not_cover_the_next_call() {
         .unwrap();
     assert_eq!(run.wait().await.reason, EndReason::Completed);
     assert_eq!(shop.ran(), ["cargo test", "make check", "cargo test"]);
+    shop.is_made_again(id).await;
 }
 
 #[tokio::test]
@@ -414,6 +428,7 @@ async fn a_call_leaves_the_sandbox_once_it_was_approved_and_the_log_says_so() {
     assert_eq!(agents.grants(id).await.unwrap().len(), 2);
     let unequal = shop.world.store().unequal_requests(id).await.unwrap();
     assert!(unequal.is_empty());
+    shop.is_made_again(id).await;
 }
 
 #[tokio::test]
@@ -446,6 +461,7 @@ async fn where_nobody_may_leave_the_sandbox_the_model_is_told_so_in_every_run() 
         assert_eq!(told.outcome, Outcome::Denied);
         let text = plain_text(&told.content);
         assert!(text.contains("`outside_sandbox`"), "{text}");
+        shop.is_made_again(run.session_id()).await;
         assert_eq!(shop.count(run.session_id(), "approval/asked").await, 0);
     }
     assert!(shop.ran().is_empty());

@@ -142,6 +142,7 @@ impl Talk {
 /// The items as the events of one long turn.
 fn logged(items: &[HistoryItem]) -> Vec<Payload> {
     let context = TurnContext {
+        confined: false,
         provider: "p".into(),
         model: "m".into(),
         approval_policy: ApprovalPolicy::Never,

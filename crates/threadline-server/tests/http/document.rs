@@ -69,6 +69,8 @@ async fn the_document_is_whole() {
         "/api/agent/sessions/{id}/rewind",
         "/api/agent/sessions/{id}/redo",
         "/api/agent/sessions/{id}/blobs/{blob}",
+        "/api/agent/sessions/{id}/grants",
+        "/api/agent/sessions/{id}/grants/{grantId}",
         "/api/agent/approvals",
         "/api/agent/approvals/{runId}/{toolCallId}",
         "/api/agent/config",

@@ -12,6 +12,7 @@ mod branches;
 mod disk;
 mod document;
 mod follow;
+mod grants;
 mod listing;
 mod page;
 mod queue;

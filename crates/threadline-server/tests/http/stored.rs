@@ -142,6 +142,7 @@ async fn cut_short(odd: &Arc<Odd>, server: &Server) -> SessionWriter {
             turn: 1,
             run_id: RunId::parse(ID).unwrap(),
             context: TurnContext {
+                confined: false,
                 provider: model.provider.clone(),
                 model: model.name.clone(),
                 approval_policy: ApprovalPolicy::Never,

@@ -80,6 +80,22 @@ impl Call {
         self.0.send(ModelEvent::Delta(part)).unwrap();
     }
 
+    /// Ends with a call of the shell.
+    pub(crate) fn shell(self, call_id: &str, arguments: &Value) {
+        let completion = Completion {
+            content: vec![AssistantPart::ToolCall {
+                call_id: call_id.into(),
+                name: "shell".into(),
+                arguments: arguments.to_string(),
+            }],
+            stop_reason: StopReason::ToolCalls,
+            usage: None,
+            opaque: Vec::new(),
+            model: "m".into(),
+        };
+        self.0.send(ModelEvent::Done(completion)).unwrap();
+    }
+
     pub(crate) fn done(self, text: &str) {
         let completion = Completion {
             content: vec![AssistantPart::Text { text: text.into() }],

@@ -66,6 +66,7 @@ pub(crate) fn message(turn: u64, step: u64, content: Vec<AssistantPart>) -> Assi
 
 pub(crate) fn context(model: &ModelRef) -> TurnContext {
     TurnContext {
+        confined: false,
         provider: model.provider.clone(),
         model: model.name.clone(),
         approval_policy: ApprovalPolicy::OnRequest,

@@ -18,6 +18,7 @@ pub fn turn_start(turn: u64) -> Payload {
         turn,
         run_id: RunId::parse(format!("run-{turn}")).unwrap(),
         context: TurnContext {
+            confined: false,
             provider: "offline".into(),
             model: "demo".into(),
             approval_policy: ApprovalPolicy::OnRequest,
