@@ -4,7 +4,7 @@ use threadline_session::{
     Covers, Payload, SessionGrant, SessionId, Transcript,
     payload::{ApprovalGranted, ApprovalRevoked},
 };
-use threadline_store::{AppendOptions, ReadError};
+use threadline_store::{AppendOptions, ReadError, SessionWriter};
 
 use crate::{Agents, StartError, agents::Core, limits::MAX_GRANTS, policy::CommandPrefix};
 
@@ -70,7 +70,9 @@ impl Agents {
     /// # Errors
     /// [`GrantError`].
     pub async fn grant(&self, id: &SessionId, allow: Allow) -> Result<SessionGrant, GrantError> {
-        self.core(id).await?.grant(allow).await
+        let core = self.core(id).await?;
+        let _lock = core.grants.lock().await;
+        grant(&core.writer, allow).await
     }
 
     /// Ends a grant, durably, from the session's next call on.
@@ -83,7 +85,9 @@ impl Agents {
         grant_id: &str,
         by: impl Into<String>,
     ) -> Result<(), GrantError> {
-        self.core(id).await?.revoke(grant_id, by.into()).await
+        let core = self.core(id).await?;
+        let _lock = core.grants.lock().await;
+        revoke(&core.writer, grant_id, by).await
     }
 }
 
@@ -105,56 +109,65 @@ fn fresh_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
-impl Core {
-    async fn grant(&self, allow: Allow) -> Result<SessionGrant, GrantError> {
-        let _lock = self.grants.lock().await;
-        let (known, count) = self
-            .writer
-            .with_transcript(|t| (held(t, &allow.prefix).cloned(), t.session_grants().len()))
-            .await;
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        if count >= MAX_GRANTS {
-            return Err(GrantError::Full);
-        }
-        let id = fresh_id();
-        let payload = event(id.clone(), &allow);
-        self.writer
-            .record(vec![payload], AppendOptions::barrier())
-            .await?;
-        let granted = self
-            .writer
-            .with_transcript(|t| t.session_grants().iter().find(|g| g.id == id).cloned())
-            .await;
-        granted.ok_or_else(|| {
-            StartError::Internal("a grant that was stored is not in force".into()).into()
-        })
+/// Grants commands to a session that is open for writing. Nothing else may change its grants
+/// meanwhile.
+///
+/// # Errors
+/// [`GrantError`].
+pub async fn grant(writer: &SessionWriter, allow: Allow) -> Result<SessionGrant, GrantError> {
+    let (known, count) = writer
+        .with_transcript(|t| (held(t, &allow.prefix).cloned(), t.session_grants().len()))
+        .await;
+    if let Some(known) = known {
+        return Ok(known);
     }
+    if count >= MAX_GRANTS {
+        return Err(GrantError::Full);
+    }
+    let id = fresh_id();
+    let payload = event(id.clone(), &allow);
+    // "Granted" and "revoked" are promises.
+    writer
+        .record(vec![payload], AppendOptions::barrier())
+        .await?;
+    let granted = writer
+        .with_transcript(|t| t.session_grants().iter().find(|g| g.id == id).cloned())
+        .await;
+    granted.ok_or_else(|| {
+        StartError::Internal("a grant that was stored is not in force".into()).into()
+    })
+}
 
-    async fn revoke(&self, grant_id: &str, by: String) -> Result<(), GrantError> {
-        let _lock = self.grants.lock().await;
-        let known = self
-            .writer
-            .with_transcript(|t| t.session_grants().iter().any(|grant| grant.id == grant_id))
-            .await;
-        if !known {
-            return Err(GrantError::NotFound {
-                session_id: self.writer.id().clone(),
-                grant_id: grant_id.to_owned(),
-            });
-        }
-        let revoked = Payload::ApprovalRevoked(ApprovalRevoked {
+/// Ends a grant of a session that is open for writing. Nothing else may change its grants
+/// meanwhile.
+///
+/// # Errors
+/// [`GrantError::NotFound`] when it is not in force.
+pub async fn revoke(
+    writer: &SessionWriter,
+    grant_id: &str,
+    by: impl Into<String>,
+) -> Result<(), GrantError> {
+    let known = writer
+        .with_transcript(|t| t.session_grants().iter().any(|grant| grant.id == grant_id))
+        .await;
+    if !known {
+        return Err(GrantError::NotFound {
+            session_id: writer.id().clone(),
             grant_id: grant_id.to_owned(),
-            by,
         });
-        // "Revoked" is a promise.
-        self.writer
-            .record(vec![revoked], AppendOptions::barrier())
-            .await?;
-        Ok(())
     }
+    let revoked = Payload::ApprovalRevoked(ApprovalRevoked {
+        grant_id: grant_id.to_owned(),
+        by: by.into(),
+    });
+    writer
+        .record(vec![revoked], AppendOptions::barrier())
+        .await?;
+    Ok(())
+}
 
+impl Core {
     /// Returns the grants that a turn begins with: those it names, and in a new session those that
     /// are set up for all.
     pub(crate) fn granted(

@@ -37,7 +37,7 @@ pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
 pub use budget::{Price, Prices, RunLimits};
 pub use compact::CompactionOptions;
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
-pub use grants::{Allow, GrantError};
+pub use grants::{Allow, GrantError, grant, revoke};
 pub use inbox::{QueueError, QueueInput, QueuedMessage};
 pub use offers::OfferError;
 pub use replay::{

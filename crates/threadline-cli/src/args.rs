@@ -4,6 +4,7 @@ use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use threadline_agent::policy::CommandPrefix;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
 use threadline_store::SessionStatus;
 
@@ -93,6 +94,8 @@ pub(crate) enum Verb {
     /// Look at the MCP servers whose tools sessions have
     #[command(subcommand)]
     Mcp(McpVerb),
+    /// Show what is approved for the rest of a session, add to it, and revoke it
+    Grants(Grants),
     /// Give a session a title
     Rename {
         /// Session: id, beginning of an id, or title
@@ -174,6 +177,10 @@ pub(crate) struct Run {
     /// What tools may touch
     #[arg(long, value_name = "MODE")]
     pub(crate) sandbox: Option<Sandbox>,
+    /// Commands of the shell that run unasked, by the words they begin with, as in `cargo test`;
+    /// may be named several times, and holds for the session
+    #[arg(long, value_name = "WORDS", value_parser = prefix)]
+    pub(crate) allow: Vec<CommandPrefix>,
     /// Working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -202,6 +209,35 @@ fn temperature(text: &str) -> Result<f64, String> {
         Ok(value) if (0.0..=2.0).contains(&value) => Ok(value),
         _ => Err("it is a number from 0 to 2".into()),
     }
+}
+
+fn prefix(text: &str) -> Result<CommandPrefix, String> {
+    CommandPrefix::parse(text).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: threadline grants 019ad2c4 --allow \"cargo test\"\n         \
+                  threadline grants 019ad2c4 --revoke 019ad2c8\n\n\
+                  Words of a shell, an interpreter or a wrapper alone are not taken, because they \
+                  would allow anything. A rewind takes back what was approved after its point, and \
+                  no redo gives that back."
+)]
+pub(crate) struct Grants {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// Approve commands of the shell by the words they begin with; may be named several times
+    #[arg(long, value_name = "WORDS", value_parser = prefix)]
+    pub(crate) allow: Vec<CommandPrefix>,
+    /// Revoke a grant: its id, or the beginning of it; may be named several times
+    #[arg(long, value_name = "GRANT")]
+    pub(crate) revoke: Vec<String>,
+    /// Take the session over from a process that writes it
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A session and, behind an `@`, one of its events.
@@ -558,6 +594,7 @@ impl Verb {
             Self::Repair(repair) => repair.json,
             Self::Du(du) => du.json,
             Self::Gc(gc) => gc.json,
+            Self::Grants(grants) => grants.json,
             Self::Store(StoreVerb::Copy(copy)) => copy.json,
             Self::Mcp(McpVerb::List(list)) => list.json,
             Self::Serve(_)

@@ -114,48 +114,84 @@ impl Asker {
 }
 
 async fn question(ui: Ui, info: &ApprovalInfo, lines: &mut Lines) -> Answered {
-    let by = "terminal".to_owned();
+    let answered = |answer, comment, prefix| Answered {
+        answer,
+        by: "terminal".to_owned(),
+        comment,
+        prefix,
+    };
+    let what = match info.outside_sandbox {
+        true => "Approval needed, WITHOUT the sandbox:",
+        false => "Approval needed:",
+    };
     ui.note(&format!(
         "{} {} {}\n  {}",
-        ui.err(Tone::Warning, "Approval needed:"),
+        ui.err(Tone::Warning, what),
         ui.err(Tone::Strong, &info.name),
         text::line(&info.arguments, 2_000),
-        text::line(&info.reason, 500),
+        text::line(&info.reason, 1_000),
     ));
     loop {
-        ui.ask("  Run it? [y]es, [n]o, for the [s]ession; a comment may follow: ");
+        ui.ask(&choices(info));
         let Some(line) = lines.next().await else {
             ui.note("");
-            return Answered {
-                answer: Answer::Deny,
-                by,
-                comment: None,
-            };
+            return answered(Answer::Deny, None, None);
         };
-        if let Some((answer, comment)) = read_answer(&line) {
-            return Answered {
-                answer,
-                by,
-                comment,
-            };
+        match read_answer(&line) {
+            // For the session nobody leaves the sandbox.
+            Some((Word::Session | Word::All, _)) if info.outside_sandbox => {}
+            Some((Word::All, comment)) if info.prefix.is_some() => {
+                return answered(Answer::ApproveForSession, comment, info.prefix.clone());
+            }
+            Some((Word::All, _)) | None => {}
+            Some((Word::Yes, comment)) => return answered(Answer::Approve, comment, None),
+            Some((Word::No, comment)) => return answered(Answer::Deny, comment, None),
+            Some((Word::Session, comment)) => {
+                return answered(Answer::ApproveForSession, comment, None);
+            }
         }
     }
 }
 
+/// The line that asks.
+fn choices(info: &ApprovalInfo) -> String {
+    if info.outside_sandbox {
+        return "  Run it without the sandbox, this once? [y]es, [n]o; a comment may follow: "
+            .into();
+    }
+    let words = info.prefix.as_ref().map(|words| words.join(" "));
+    let all = words.map_or(String::new(), |words| {
+        format!(", [a]ll that begin with `{}`", text::line(&words, 100))
+    });
+    format!("  Run it? [y]es, [n]o, for the [s]ession{all}; a comment may follow: ")
+}
+
+/// What a person may type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Yes,
+    No,
+    /// The identical call, for the session.
+    Session,
+    /// All commands that begin with the words offered, for the session.
+    All,
+}
+
 /// Returns the answer and what the person added.
-fn read_answer(line: &str) -> Option<(Answer, Option<String>)> {
+fn read_answer(line: &str) -> Option<(Word, Option<String>)> {
     let line = line.trim();
     let (word, rest) = line
         .split_once(|c: char| c.is_whitespace() || c == ',')
         .unwrap_or((line, ""));
-    let answer = match word.to_lowercase().as_str() {
-        "y" | "yes" => Answer::Approve,
-        "n" | "no" => Answer::Deny,
-        "s" | "session" => Answer::ApproveForSession,
+    let word = match word.to_lowercase().as_str() {
+        "y" | "yes" => Word::Yes,
+        "n" | "no" => Word::No,
+        "s" | "session" => Word::Session,
+        "a" | "all" => Word::All,
         _ => return None,
     };
     let comment = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
-    Some((answer, comment))
+    Some((word, comment))
 }
 
 #[cfg(test)]
@@ -164,12 +200,9 @@ mod tests {
 
     #[test]
     fn answers_are_a_word_and_may_carry_a_comment() {
-        assert_eq!(read_answer("y\n"), Some((Answer::Approve, None)));
-        assert_eq!(
-            read_answer("Session"),
-            Some((Answer::ApproveForSession, None))
-        );
-        let no = Some((Answer::Deny, Some("use make instead".to_owned())));
+        assert_eq!(read_answer("y\n"), Some((Word::Yes, None)));
+        assert_eq!(read_answer("Session"), Some((Word::Session, None)));
+        let no = Some((Word::No, Some("use make instead".to_owned())));
         assert_eq!(read_answer("no, use make instead\n"), no);
         for unclear in ["", "maybe", "yess", "ye s"] {
             assert_eq!(read_answer(unclear), None, "{unclear}");

@@ -4,7 +4,7 @@
 use std::{io, process::ExitCode};
 
 use serde_json::json;
-use threadline_agent::{ReplayError, StartError, append_code, open_code, read_code};
+use threadline_agent::{GrantError, ReplayError, StartError, append_code, open_code, read_code};
 use threadline_session::SessionId;
 use threadline_store::{
     AppendError, DeleteError, ForkError, GcError, Holder, ListError, MoveError, OpenError,
@@ -136,7 +136,7 @@ impl From<StartError> for Failure {
 }
 
 impl Failure {
-    fn from_open(error: &OpenError) -> Self {
+    pub(crate) fn from_open(error: &OpenError) -> Self {
         match error {
             OpenError::Read(error) => Self::from_read(error),
             OpenError::Locked { id, holder } => locked(id.as_str(), holder),
@@ -181,6 +181,19 @@ pub(crate) fn locked(id: &str, holder: &Holder) -> Failure {
         holder.host, holder.pid
     );
     Failure::new("locked", message).hint(hint)
+}
+
+impl From<GrantError> for Failure {
+    fn from(error: GrantError) -> Self {
+        match error {
+            GrantError::Start(error) => error.into(),
+            GrantError::NotFound { ref session_id, .. } => {
+                let hint = format!("see what is granted with `threadline grants {session_id}`");
+                Self::usage(error.to_string()).hint(hint)
+            }
+            GrantError::Full => Self::usage(error.to_string()),
+        }
+    }
 }
 
 impl From<ReplayError> for Failure {

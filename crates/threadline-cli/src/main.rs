@@ -118,6 +118,7 @@ async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb)
         Verb::Repair(args) => verbs::repair(ui, settings, store, args).await,
         Verb::Du(args) => verbs::du(ui, store, args).await,
         Verb::Gc(args) => verbs::gc(ui, store, args).await,
+        Verb::Grants(args) => verbs::grants(ui, store, args).await,
         Verb::Rename { id, title } => verbs::rename(ui, store, &id, &title).await,
         Verb::Archive { id } => verbs::archive(ui, store, &id, true).await,
         Verb::Unarchive { id } => verbs::archive(ui, store, &id, false).await,

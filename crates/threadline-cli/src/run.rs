@@ -4,11 +4,12 @@ use std::{
     io::Read as _,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use threadline_agent::{
-    self as agent, Agents, AgentsConfig, Approver, COMPACT_COMMAND, ResumeOptions, RunEvent,
-    RunInput, Started,
+    self as agent, Agents, AgentsConfig, Allow, Approver, COMPACT_COMMAND, ResumeOptions, RunEvent,
+    RunInput, Started, policy::CommandPrefix,
 };
 use threadline_mcp::Servers;
 use threadline_session::{SessionId, payload::EndReason, types};
@@ -81,6 +82,8 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         sandbox_mode: args.sandbox.map(Into::into),
         cwd: args.cwd.is_some().then_some(cwd),
         max_steps: args.max_steps,
+        allow: granted(args.allow, "cli"),
+        confined: false,
         images,
         idempotency_key: args.idempotency_key,
     };
@@ -197,6 +200,16 @@ fn images(paths: &[PathBuf]) -> Outcome<Vec<Vec<u8>>> {
     paths.iter().map(read).collect()
 }
 
+fn granted(prefixes: Vec<CommandPrefix>, by: &str) -> Vec<Allow> {
+    prefixes
+        .into_iter()
+        .map(|prefix| Allow {
+            prefix,
+            by: by.into(),
+        })
+        .collect()
+}
+
 /// Sets what new sessions run under, what models take and cost, and what runs may use.
 /// Sessions get the tools of the MCP servers that are configured.
 pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) -> Outcome<()> {
@@ -209,9 +222,14 @@ pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) -> 
     config.compaction = settings.compaction();
     config.prices = settings.prices();
     config.limits = settings.file.limits.into();
-    if let Some(policy) = settings.file.approval {
+    let approval = &settings.file.approval;
+    if let Some(policy) = approval.policy {
         config.defaults.approval_policy = policy;
     }
+    if let Some(seconds) = approval.timeout_seconds {
+        config.approval_timeout = Duration::from_secs(seconds.get());
+    }
+    config.defaults.allow = granted(approval.allow.clone(), "config");
     if let Some(mode) = settings.file.sandbox {
         config.defaults.sandbox_mode = mode;
     }
@@ -338,7 +356,7 @@ pub(crate) fn finished(ui: Ui, id: &SessionId, reason: &EndReason) -> Exit {
             "the run needs an approval, and nobody is there to be asked".to_owned(),
             Some(format!(
                 "go on at a terminal with `threadline run --session {id}`, or allow it with \
-                 `--approval never`"
+                 `--allow WORDS` or `--approval never`"
             )),
         ),
         EndReason::Error { message, .. } => (Exit::Failed, message.clone(), None),

@@ -3,13 +3,17 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt,
     num::NonZeroU64,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use serde::Deserialize;
-use threadline_agent::{CompactionOptions, Price, Prices, RunLimits};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IntoDeserializer as _, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use threadline_agent::{CompactionOptions, Price, Prices, RunLimits, policy::CommandPrefix};
 use threadline_mcp::{ConfigError, ServerConfig, ServerFile, Servers};
 use threadline_model::Thinking;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
@@ -27,7 +31,8 @@ pub(crate) struct File {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) base_url: Option<String>,
-    pub(crate) approval: Option<ApprovalPolicy>,
+    #[serde(default)]
+    pub(crate) approval: ApprovalFile,
     pub(crate) sandbox: Option<SandboxMode>,
     pub(crate) store: Option<String>,
     /// Tokens that models take at once.
@@ -52,6 +57,63 @@ impl File {
         let each = self.mcp.iter();
         each.map(|(name, server)| ServerConfig::from_file(name, server.clone()))
             .collect()
+    }
+}
+
+/// What `config.toml` may say of approvals: the policy alone, or a table.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ApprovalFile {
+    /// When new sessions ask.
+    pub(crate) policy: Option<ApprovalPolicy>,
+    /// Seconds that a question waits before it counts as refused.
+    pub(crate) timeout_seconds: Option<NonZeroU64>,
+    /// Commands that are granted to new sessions.
+    pub(crate) allow: Vec<CommandPrefix>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovalTable {
+    policy: Option<ApprovalPolicy>,
+    timeout_seconds: Option<NonZeroU64>,
+    #[serde(default)]
+    allow: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for ApprovalFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordOrTable;
+
+        impl<'de> Visitor<'de> for WordOrTable {
+            type Value = ApprovalFile;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a policy, or a table with policy, timeout_seconds and allow")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<ApprovalFile, E> {
+                let policy = ApprovalPolicy::deserialize(word.into_deserializer())?;
+                Ok(ApprovalFile {
+                    policy: Some(policy),
+                    ..ApprovalFile::default()
+                })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ApprovalFile, A::Error> {
+                let table = ApprovalTable::deserialize(MapAccessDeserializer::new(map))?;
+                let allow = table.allow.iter().map(|words| {
+                    CommandPrefix::parse(words)
+                        .map_err(|error| de::Error::custom(format!("`allow`: {error}")))
+                });
+                Ok(ApprovalFile {
+                    policy: table.policy,
+                    timeout_seconds: table.timeout_seconds,
+                    allow: allow.collect::<Result<_, _>>()?,
+                })
+            }
+        }
+
+        deserializer.deserialize_any(WordOrTable)
     }
 }
 
@@ -334,6 +396,32 @@ mod tests {
         assert!(parse_file("model = 3").is_err());
         let file = parse_file("approval = \"never\"\nsandbox = \"read_only\"").unwrap();
         assert_eq!(file.sandbox, Some(SandboxMode::ReadOnly));
+    }
+
+    #[test]
+    fn approvals_are_a_policy_or_a_table_and_allow_no_words_that_could_run_anything() {
+        let word = parse_file("approval = \"strict\"").unwrap().approval;
+        assert_eq!(word.policy, Some(ApprovalPolicy::Strict));
+        let file = parse_file(
+            "[approval]\npolicy = \"never\"\ntimeout_seconds = 60\n\
+             allow = [\"cargo test\", \"npm run lint\"]\n",
+        );
+        let table = file.unwrap().approval;
+        assert_eq!(table.policy, Some(ApprovalPolicy::Never));
+        assert_eq!(table.timeout_seconds.map(NonZeroU64::get), Some(60));
+        let words: Vec<String> = table.allow.iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["cargo test", "npm run lint"]);
+        for (text, said) in [
+            ("[approval]\nallow = [\"sh\"]", "`sh` would allow anything"),
+            ("[approval]\nallow = [\"a > b\"]", "not one command"),
+            ("[approval]\ntimeout_seconds = 0", "nonzero"),
+            ("[approval]\ntimeout = 1", "unknown field `timeout`"),
+            ("[approval]\npolicy = \"no\"", "on_request"),
+            ("approval = 3", "a policy, or a table"),
+        ] {
+            let (_, reason) = parse_file(text).unwrap_err();
+            assert!(reason.contains(said), "{text}: {reason}");
+        }
     }
 
     #[test]

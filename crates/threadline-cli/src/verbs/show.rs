@@ -360,12 +360,22 @@ fn one_call(ui: Ui, item: &TurnItem) -> String {
         text::line(&tool.arguments, 300),
         ui.out(tone, word)
     );
+    if tool.outside_sandbox {
+        let mark = ui.out(Tone::Warning, "ran WITHOUT the sandbox");
+        shown.push_str(&format!("    {mark}\n"));
+    }
+    if let Some(grant) = &tool.grant_id {
+        shown.push_str(&format!(
+            "    covered by the grant {}\n",
+            text::line(grant, 80)
+        ));
+    }
     if let Some(approval) = &tool.approval {
         let decision = serde_json::to_value(approval.decision).unwrap_or_default();
         let decision = decision.as_str().unwrap_or("not decided").replace('_', " ");
         shown.push_str(&format!(
             "    approval: {decision} ({})\n",
-            text::line(&approval.reason, 200)
+            text::line(&approval.reason, 600)
         ));
     }
     shown.push_str(&shortened(ui, &plain_text(&tool.content)));
