@@ -15,6 +15,8 @@ mod bad_input;
 mod branch;
 #[path = "cli/full.rs"]
 mod full;
+#[path = "cli/grants.rs"]
+mod grants;
 #[path = "cli/mcp.rs"]
 mod mcp;
 #[path = "cli/repair.rs"]

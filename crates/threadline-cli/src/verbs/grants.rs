@@ -113,7 +113,7 @@ fn show(ui: Ui, id: &SessionId, grants: &[SessionGrant], json: bool) -> Outcome<
     }
     let width = grants.iter().map(|grant| grant.id.len()).max();
     let width = width.unwrap_or_default().clamp(5, 40);
-    let head = format!("{:<width$}  {:<16}  BY        COVERS", "GRANT", "SINCE");
+    let head = format!("{:<width$}  {:<23}  {:<8}  COVERS", "GRANT", "SINCE", "BY");
     ui.line(&ui.out(Tone::Strong, &head))?;
     for grant in grants {
         let covers = match &grant.covers {
@@ -121,7 +121,7 @@ fn show(ui: Ui, id: &SessionId, grants: &[SessionGrant], json: bool) -> Outcome<
             Covers::Call { name, arguments } => format!("the call: {name} {arguments}"),
         };
         ui.line(&format!(
-            "{:<width$}  {:<16}  {:<8}  {}",
+            "{:<width$}  {:<23}  {:<8}  {}",
             text::line(&grant.id, 80),
             text::moment(grant.time),
             text::line(&grant.by, 40),
