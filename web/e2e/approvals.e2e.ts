@@ -126,3 +126,40 @@ test("a question outlives the server: it is offered again, answered in another b
   await app.live(id);
   await expect(app.byId("offer")).toHaveCount(0);
 });
+
+test("the words that a question offers are approved, shown and revoked", async ({ app, place }) => {
+  const panel = app.byId("grants");
+  await app.send("$ make check");
+  await expect(app.byId("approve-prefix")).toContainText("make check");
+  await app.byId("approve-prefix").click();
+  await app.ended(1);
+  await expect(app.turn(1).locator(".approval-note")).toContainText("make check");
+  await app.byId("grants-toggle").click();
+  await expect(panel.getByTestId("grant")).toHaveCount(1);
+  await expect(panel).toContainText("make check");
+  await picture(app.page, "grants");
+
+  // A second one, given by hand; what would allow anything is refused with a reason.
+  const field = panel.getByLabel("Commands to approve, by the words they begin with");
+  await field.fill("sh");
+  await app.byId("grant-add").click();
+  await expect(panel.getByTestId("error-banner")).toContainText("would allow anything");
+  await field.fill("touch made");
+  await app.byId("grant-add").click();
+  await expect(panel.getByTestId("grant")).toHaveCount(2);
+  await expect(panel.getByTestId("error-banner")).toHaveCount(0);
+  await app.page.keyboard.press("Escape");
+  await expect(panel).toHaveCount(0);
+  await app.send("$ touch made");
+  await app.ended(2);
+  expect(existsSync(place.file("made"))).toBe(true);
+
+  await app.byId("grants-toggle").click();
+  await panel.getByTestId("grant").filter({ hasText: "touch made" }).getByTestId("grant-revoke").click();
+  await expect(panel.getByTestId("grant")).toHaveCount(1);
+  await app.page.keyboard.press("Escape");
+  await app.send("$ touch made again");
+  await expect(app.byId("approve")).toBeVisible();
+  await app.byId("deny").click();
+  await app.ended(3);
+});

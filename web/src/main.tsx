@@ -14,6 +14,7 @@ import "./styles/items.css";
 import "./styles/tools.css";
 import "./styles/composer.css";
 import "./styles/inspect.css";
+import "./styles/grants.css";
 
 applySavedTheme();
 probe.install();

@@ -1,6 +1,7 @@
 import { errorFromResponse, unreachable } from "./problem";
 import type {
   Decision,
+  Grant,
   LogPage,
   RequestDetail,
   RequestHead,
@@ -90,9 +91,27 @@ export const api = {
     return approvals.map((approval) => approval.toolCallId);
   },
 
-  async decide(runId: string, callId: string, decision: Decision, comment: string): Promise<void> {
+  /** `prefix` are the words that the question offers, to approve commands by that begin with them. */
+  async decide(
+    runId: string,
+    callId: string,
+    decision: Decision,
+    comment: string,
+    prefix?: string[],
+  ): Promise<void> {
     const path = `/approvals/${encodeURIComponent(runId)}/${encodeURIComponent(callId)}`;
-    await request(path, send("POST", comment === "" ? { decision } : { decision, comment }));
+    const more = { ...(comment === "" ? {} : { comment }), ...(prefix === undefined ? {} : { prefix }) };
+    await request(path, send("POST", { decision, ...more }));
+  },
+
+  grants: async (id: string) => (await json<{ grants: Grant[] }>(`${session(id)}/grants`)).grants,
+
+  async grant(id: string, prefix: string): Promise<void> {
+    await request(`${session(id)}/grants`, send("POST", { prefix }));
+  },
+
+  async revoke(id: string, grantId: string): Promise<void> {
+    await request(`${session(id)}/grants/${encodeURIComponent(grantId)}`, { method: "DELETE" });
   },
 
   /**

@@ -149,7 +149,16 @@ export interface Approval {
   reason: string | null;
   decision: null | "approved" | "approved_for_session" | "denied" | "expired";
   by: string | null;
+  /** Words that the answer may approve commands by, and once it has, did. */
+  prefix?: string[];
+  outsideSandbox?: boolean;
 }
+
+/** What is approved for the rest of a session. */
+export type Grant = { grantId: string; by: string; grantedAt: number; seq: number } & (
+  | { kind: "commands"; prefix: string[] }
+  | { kind: "call"; name: string; arguments: string }
+);
 
 export interface ToolItem extends ItemBase {
   kind: "tool";
@@ -167,6 +176,8 @@ export interface ToolItem extends ItemBase {
   output: string;
   synthetic: boolean;
   approval: Approval | null;
+  outsideSandbox?: boolean;
+  grantId?: string;
 }
 
 export interface CompactionItem extends ItemBase {

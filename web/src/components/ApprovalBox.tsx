@@ -5,6 +5,9 @@ import type { Approval, Decision } from "../api/types";
 import { revealControls } from "../model/text";
 import { ErrorBanner } from "./Feedback";
 
+/** A button: a decision, or the one with the words that the question offers. */
+type Picked = Decision | "approve_prefix";
+
 interface ApprovalBoxProps {
   approval: Approval;
   runId: string;
@@ -14,14 +17,16 @@ interface ApprovalBoxProps {
 
 export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps) {
   const [comment, setComment] = useState("");
-  const [sent, setSent] = useState<Decision | null>(null);
+  const [sent, setSent] = useState<Picked | null>(null);
   const [error, setError] = useState<HumanError | null>(null);
 
-  const decide = async (decision: Decision): Promise<void> => {
-    setSent(decision);
+  const decide = async (picked: Picked): Promise<void> => {
+    setSent(picked);
     setError(null);
+    const decision = picked === "approve_prefix" ? "approve_for_session" : picked;
+    const prefix = picked === "approve_prefix" ? approval.prefix : undefined;
     try {
-      await api.decide(runId, callId, decision, comment.trim());
+      await api.decide(runId, callId, decision, comment.trim(), prefix);
     } catch (failure) {
       setSent(null);
       setError(toHuman(failure));
@@ -30,6 +35,11 @@ export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps)
 
   return (
     <div className="approval" role="group" aria-label={`Approval for ${name}`}>
+      {approval.outsideSandbox === true && (
+        <p className="approval-outside" data-testid="outside-sandbox">
+          This command runs without the sandbox.
+        </p>
+      )}
       <p className="approval-reason">
         {approval.reason === null || approval.reason === ""
           ? `May ${name} run?`
@@ -48,9 +58,16 @@ export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps)
         <Choice id="approve" style="primary" sent={sent} decision="approve" onPick={decide}>
           Approve
         </Choice>
-        <Choice id="approve-session" style="" sent={sent} decision="approve_for_session" onPick={decide}>
-          Approve for this session
-        </Choice>
+        {approval.outsideSandbox !== true && (
+          <Choice id="approve-session" style="" sent={sent} decision="approve_for_session" onPick={decide}>
+            Approve for this session
+          </Choice>
+        )}
+        {approval.prefix !== undefined && approval.outsideSandbox !== true && (
+          <Choice id="approve-prefix" style="" sent={sent} decision="approve_prefix" onPick={decide}>
+            {`Approve all \u201c${revealControls(approval.prefix.join(" "))} ...\u201d`}
+          </Choice>
+        )}
         <Choice id="deny" style="danger" sent={sent} decision="deny" onPick={decide}>
           Deny
         </Choice>
@@ -92,9 +109,9 @@ export function OfferBox(props: ApprovalBoxProps) {
 interface ChoiceProps {
   id: string;
   style: string;
-  decision: Decision;
-  sent: Decision | null;
-  onPick: (decision: Decision) => Promise<void>;
+  decision: Picked;
+  sent: Picked | null;
+  onPick: (decision: Picked) => Promise<void>;
   children: string;
 }
 
@@ -126,6 +143,8 @@ export function ApprovalNote({ approval }: { approval: Approval }) {
   return (
     <p className="approval-note" data-decision={approval.decision}>
       {decisionText[approval.decision]}
+      {approval.prefix !== undefined && `: all \u201c${revealControls(approval.prefix.join(" "))} ...\u201d`}
+      {approval.outsideSandbox === true && ", without the sandbox"}
       {approval.decision === "expired" ? "" : by}
     </p>
   );

@@ -4,6 +4,7 @@ import type { SessionViewState } from "../state/sessionView";
 import type { ConnectionState } from "../sse/follower";
 import { CopyId } from "./CopyId";
 import { Status } from "./Feedback";
+import { GrantsButton } from "./GrantsPanel";
 import { Icon } from "./Icon";
 
 interface ConversationHeaderProps {
@@ -37,6 +38,9 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
         </div>
       </div>
       <Connection state={view.connection} />
+      {view.id !== null && view.phase === "ready" && (
+        <GrantsButton key={view.id} id={view.id} version={`${view.model.status} ${view.model.turns.length}`} />
+      )}
       <button
         type="button"
         className="icon-button inspect-toggle"

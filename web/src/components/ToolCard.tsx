@@ -38,6 +38,8 @@ export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardPr
       aria-label={`Tool call ${item.name}`}
     >
       <ToolHeader item={item} state={state} />
+      {item.outsideSandbox === true && <p className="approval-outside">Ran without the sandbox.</p>}
+      {item.grantId !== undefined && <p className="approval-note">Covered by what is approved for this session.</p>}
       {item.outcome === "unknown" && <UnknownNote name={item.name} />}
       <Arguments item={item} open={asking} />
       {asking && item.approval !== null && (
