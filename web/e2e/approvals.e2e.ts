@@ -150,6 +150,7 @@ test("the words that a question offers are approved, shown and revoked", async (
   await expect(panel.getByTestId("error-banner")).toHaveCount(0);
   await app.page.keyboard.press("Escape");
   await expect(panel).toHaveCount(0);
+  await app.continueSession(await app.sessionId());
   await app.send("$ touch made");
   await app.ended(2);
   expect(existsSync(place.file("made"))).toBe(true);

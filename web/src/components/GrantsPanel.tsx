@@ -23,20 +23,22 @@ export function GrantsButton(props: GrantsProps) {
     const outside = (event: PointerEvent): void => {
       if (event.target instanceof Node && !frame.current?.contains(event.target)) setOpen(false);
     };
+    // A button that was just used is disabled and has no focus, so keys arrive at the document.
+    const escape = (event: KeyboardEvent): void => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation();
+      setOpen(false);
+      button.current?.focus();
+    };
     document.addEventListener("pointerdown", outside);
-    return () => document.removeEventListener("pointerdown", outside);
+    document.addEventListener("keydown", escape, true);
+    return () => {
+      document.removeEventListener("pointerdown", outside);
+      document.removeEventListener("keydown", escape, true);
+    };
   }, [open]);
   return (
-    <div
-      className="grants"
-      ref={frame}
-      onKeyDown={(event) => {
-        if (event.key !== "Escape" || !open) return;
-        event.stopPropagation();
-        setOpen(false);
-        button.current?.focus();
-      }}
-    >
+    <div className="grants" ref={frame}>
       <button
         type="button"
         ref={button}
@@ -48,7 +50,7 @@ export function GrantsButton(props: GrantsProps) {
         title="What is approved for this session"
         onClick={() => setOpen(!open)}
       >
-        <Icon name="check" />
+        <Icon name="shield" />
       </button>
       {open && <GrantsPanel {...props} panel={panel} />}
     </div>
@@ -143,7 +145,7 @@ function GrantsPanel({ id, version, panel }: GrantsProps & { panel: string }) {
           placeholder="cargo test"
           aria-label="Commands to approve, by the words they begin with"
           value={words}
-          disabled={busy !== null}
+          readOnly={busy !== null}
           onChange={(event) => setWords(event.target.value)}
         />
         <button type="submit" className="button" data-testid="grant-add" disabled={busy !== null || words.trim() === ""}>

@@ -7,6 +7,7 @@ const paths = {
   trash: "M3 4.5h10M6.5 4V2.5h3V4M4.5 4.5l.5 9h6l.5-9M6.8 7v4M9.2 7v4",
   copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
   check: "M3 8.5l3.2 3.2L13 4.8",
+  shield: "M8 2l5 2v4c0 3-2.2 5-5 6-2.8-1-5-3-5-6V4z",
   cross: "M4 4l8 8M12 4l-8 8",
   chevron: "M6 4l4 4-4 4",
   down: "M8 3v10M4 9l4 4 4-4",

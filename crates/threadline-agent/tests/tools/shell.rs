@@ -419,3 +419,53 @@ async fn a_missing_working_directory_is_named() {
         .await;
     assert!(text.contains("gone` does not exist"), "{text}");
 }
+
+#[tokio::test]
+async fn a_write_into_git_that_the_sandbox_refuses_tells_of_the_way_outside() {
+    let place = Place::writable();
+    let git = |command: &str| json!({ "command": format!("git {command}") });
+    let mut free = place.ctx.clone();
+    free.sandbox = SandboxMode::DangerFullAccess;
+    let made = Shell.run(&git("init -q ."), &free).await;
+    assert_eq!(made.outcome, Outcome::Ok, "{}", made.text());
+    place.put("a.txt", "x");
+    let text = place
+        .not_ok("shell", git("add a.txt"), Outcome::Error)
+        .await;
+    assert!(text.contains("`outside_sandbox: true`"), "{text}");
+    // Another refusal is none of git's.
+    let touch = json!({"command": "touch ../outside/x"});
+    let text = place.not_ok("shell", touch, Outcome::Error).await;
+    assert!(
+        text.contains("workspace_write") && !text.contains("outside_sandbox"),
+        "{text}"
+    );
+    // The argument alone lifts nothing: whoever runs the tool decides.
+    let arguments = json!({
+        "command": "git add a.txt", "outside_sandbox": true, "reason": "to commit",
+    });
+    place
+        .not_ok("shell", arguments.clone(), Outcome::Error)
+        .await;
+    let added = Shell.run(&arguments, &free).await;
+    assert_eq!(added.outcome, Outcome::Ok, "{}", added.text());
+}
+
+#[tokio::test]
+async fn parts_of_a_granted_command_that_only_look_keep_to_the_workspace() {
+    let mut place = Place::writable();
+    place.link("../outside/secret", "way-out");
+    let command = json!({"command": "printf x && cat way-out"});
+    // A person has seen this one.
+    let text = place.ok("shell", command.clone()).await;
+    assert!(text.contains("hidden"), "{text}");
+    place.ctx.granted = true;
+    let output = place.run("shell", command).await;
+    assert_ne!(output.outcome, Outcome::Ok);
+    assert!(!output.text().contains("hidden"), "{}", output.text());
+    assert_eq!(ok(&place, "printf x | cat").await, "x\n[exit code 0]");
+    // Nothing makes git run another program either.
+    let asked = |text: String| text.contains("core.pager");
+    let config = "printf '%s ' $GIT_CONFIG_KEY_2";
+    assert!(!asked(ok(&place, config).await));
+}
