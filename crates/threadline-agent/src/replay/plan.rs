@@ -466,6 +466,8 @@ mod tests {
             call_id: "c".into(),
             name: "gone".into(),
             cwd: std::path::PathBuf::from("/").into(),
+            outside_sandbox: false,
+            grant_id: None,
         });
         let plan = Plan::new(&[step, start], |_| false);
         assert_eq!(plan.parts, [Part::Given(0..2)]);
