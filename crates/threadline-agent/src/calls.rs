@@ -381,6 +381,9 @@ fn fitting(room: &mut Option<usize>, mut text: String) -> Option<String> {
 /// Makes the result of a call. Whatever blob it names is on stable storage.
 async fn result(store: &SessionStore, call: &Call, output: ToolOutput) -> Result<Payload, Stop> {
     let is_error = output.is_error();
+    for bytes in &output.blobs {
+        store.put_blob(bytes).await?;
+    }
     let kept = outputs::keep(store, output.content).await?;
     Ok(Payload::ToolResult(ToolResult {
         call_id: call.call_id.clone(),

@@ -289,21 +289,23 @@ impl Agent {
 }
 
 impl Core {
-    /// Stores images that come with a task. What no provider could be shown is refused here, before
-    /// it is in the log.
-    async fn keep_images(&self, images: &[Vec<u8>]) -> Result<Vec<ContentPart>, StartError> {
+    /// Stores images that come with a task or a message. What no provider could be shown is refused
+    /// here, before it is in the log.
+    pub(crate) async fn keep_images(
+        &self,
+        images: &[Vec<u8>],
+    ) -> Result<Vec<ContentPart>, StartError> {
         if images.len() > MAX_IMAGES {
-            let reason = format!("{} images are over the limit of {MAX_IMAGES}", images.len());
-            return Err(StartError::Image { number: 1, reason });
+            return Err(StartError::ManyImages {
+                images: images.len(),
+            });
         }
         let mut parts = Vec::with_capacity(images.len());
         for (at, bytes) in images.iter().enumerate() {
-            let Some(media_type) = Images::media_type(bytes) else {
-                return Err(StartError::Image {
-                    number: at + 1,
-                    reason: "it is no PNG, JPEG, GIF or WebP, or has more than 3.9 MB".into(),
-                });
-            };
+            let media_type = Images::check(bytes).map_err(|error| StartError::Image {
+                number: at + 1,
+                error,
+            })?;
             let blob = self.shared.store.put_blob(bytes).await?;
             parts.push(ContentPart::Image {
                 media_type: media_type.into(),

@@ -1,9 +1,13 @@
 //! The table of all routes: what the router serves and what the OpenAPI document says.
 
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::{
+    extract::DefaultBodyLimit,
+    routing::{MethodRouter, delete, get, patch, post},
+};
 
 use crate::{
-    branches, error::Code, events, meta, metrics, openapi, queue, runs, sessions, state::Shared,
+    branches, error::Code, events, limits::IMAGE_BODY_BYTES, meta, metrics, openapi, queue, runs,
+    sessions, state::Shared,
 };
 
 /// What an answer's body is.
@@ -102,6 +106,13 @@ impl Route {
         self
     }
 
+    /// The same for a body that may hold images, and therefore be longer than others.
+    fn body_with_images(mut self, schema: &'static str) -> Self {
+        self.handler = self.handler.layer(DefaultBodyLimit::max(IMAGE_BODY_BYTES));
+        self.errors.push(Code::BadImage);
+        self.body(schema)
+    }
+
     fn errors(mut self, codes: &[Code]) -> Self {
         self.errors.extend_from_slice(codes);
         self
@@ -139,7 +150,7 @@ fn running() -> Vec<Route> {
             ),
             (200, Content::Events),
         )
-        .body("AgentInput")
+        .body_with_images("AgentInput")
         .errors(&[Code::PolicyCeiling]),
         Route::new(
             ("post", "/api/agent"),
@@ -151,7 +162,7 @@ fn running() -> Vec<Route> {
             ),
             (200, Content::Json("RunResult")),
         )
-        .body("AgentInput")
+        .body_with_images("AgentInput")
         .errors(&[
             Code::PolicyCeiling,
             Code::UnknownProvider,
@@ -364,7 +375,7 @@ fn queueing() -> Vec<Route> {
             ),
             (202, Content::Json("Queued")),
         )
-        .body("QueueInput")
+        .body_with_images("QueueInput")
         .errors(&[
             Code::EmptyTask,
             Code::TooLarge,

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{Code, Problem},
     fold::{Fold, Seen, Watcher},
-    input::{AgentInput, Body},
+    input::{AgentInput, ImageBody},
     sse::{self, Frames},
     state::{Shared, State as Inside},
 };
@@ -26,9 +26,9 @@ use crate::{
 /// `POST /api/agent/stream`
 pub(crate) async fn stream(
     State(shared): State<Shared>,
-    Body(body): Body,
+    body: ImageBody,
 ) -> Result<Response, Problem> {
-    let input = AgentInput::parse(&body)?;
+    let input = AgentInput::parse(&body.0)?;
     check_ceiling(&input.run, shared.ceiling)?;
     // A client that goes away in the middle must not leave a turn behind that nobody drives.
     let task = tokio::spawn(start(shared.clone(), input));
@@ -309,12 +309,12 @@ pub(crate) struct RunResult {
 /// the run but the caller, so it ends when the caller goes.
 pub(crate) async fn once(
     State(shared): State<Shared>,
-    Body(body): Body,
+    body: ImageBody,
 ) -> Result<Json<RunResult>, Problem> {
     let AgentInput {
         session: _,
         mut run,
-    } = AgentInput::parse(&body)?;
+    } = AgentInput::parse(&body.0)?;
     check_ceiling(&run, shared.ceiling)?;
     shared.open()?;
     bound(&shared, None, &mut run).await?;

@@ -73,6 +73,8 @@ pub(crate) fn all() -> Map<String, Value> {
         .collect()
 }
 
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
 type Named = Vec<(&'static str, Value)>;
 
 fn inputs() -> Named {
@@ -100,6 +102,7 @@ fn inputs() -> Named {
                 ("sandboxMode?", or_null(is("SandboxMode"))),
                 ("sessionId?", or_null(text())),
                 ("idempotencyKey?", or_null(text())),
+                ("images?", or_null(list(is("ImageInput")))),
             ]),
         ),
         ("SummaryPatch", patch),
@@ -109,8 +112,19 @@ fn inputs() -> Named {
             "QueueInput",
             object(&[
                 ("text", text()),
+                ("images?", or_null(list(is("ImageInput")))),
                 ("delivery?", is("Delivery")),
                 ("messageId?", text()),
+            ]),
+        ),
+        (
+            "ImageInput",
+            object(&[
+                ("mediaType", one_of(&IMAGE_TYPES)),
+                (
+                    "data",
+                    json!({"type": "string", "contentEncoding": "base64"}),
+                ),
             ]),
         ),
         ("Delivery", one_of(&["after_turn", "next_step"])),
@@ -237,10 +251,12 @@ fn read_model() -> Named {
                         "error",
                         "max_steps",
                         "max_tokens",
+                        "limit",
                         "interrupted",
                     ]),
                 ),
                 ("code?", text()),
+                ("limit?", text()),
                 ("message?", text()),
             ]),
         ),
@@ -542,6 +558,10 @@ fn rest() -> Named {
                 list(object(&[
                     ("messageId", text()),
                     ("text", text()),
+                    (
+                        "images",
+                        list(object(&[("mediaType", text()), ("blob", text())])),
+                    ),
                     ("delivery", is("Delivery")),
                 ])),
             )]),

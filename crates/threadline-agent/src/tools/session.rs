@@ -89,7 +89,7 @@ impl CallSession {
     /// # Errors
     /// [`ImageError`]; nothing is stored when it is unfit.
     pub async fn keep_image(&self, bytes: &[u8]) -> Result<ContentPart, ImageError> {
-        let media_type = Images::media_type(bytes).ok_or(ImageError::Unfit)?;
+        let media_type = Images::check(bytes).map_err(|_| ImageError::Unfit)?;
         let blob = self.store.put_blob(bytes).await?;
         Ok(ContentPart::Image {
             media_type: media_type.into(),
