@@ -234,6 +234,7 @@ impl Driver {
     }
 
     async fn answer(&mut self, call: &Call, output: ToolOutput) -> Result<(), Stop> {
+        self.counters().tool_call(output.outcome);
         let result = result(&self.core.shared.store, call, output).await?;
         self.record(vec![result], false).await?;
         Ok(())
@@ -278,12 +279,14 @@ impl Driver {
         context
             .denied
             .extend(self.core.shared.config.denied.iter().cloned());
+        context.passed = self.core.shared.config.env.clone();
         context.cancel = self.halt().clone();
         context.session = Some(CallSession::new(
             &self.core,
             &self.run,
             &self.context,
             &call.call_id,
+            self.budget(),
         ));
         context
     }
@@ -304,9 +307,17 @@ async fn run_one(
         output
     };
     let span = spans::tool(&call.name, &call.call_id);
+    let content = core.shared.config.span_content;
+    if content {
+        spans::content(&span, "gen_ai.tool.call.arguments", &call.arguments);
+    }
     let live = log_output(&core.writer, &call.call_id, receiver);
     let (output, streamed) = tokio::join!(run.instrument(span.clone()), live);
     spans::word(&span, "threadline.tool.outcome", &output.outcome);
+    if content {
+        spans::content(&span, "gen_ai.tool.call.result", &output.text());
+    }
+    core.shared.config.counters.tool_call(output.outcome);
     let result = result(&core.shared.store, &call, output).await?;
     let options = AppendOptions::default();
     core.writer.record(vec![result], options).await?;

@@ -12,6 +12,7 @@ mod budget;
 mod calls;
 mod compact;
 mod context;
+mod counters;
 mod driver;
 mod error;
 mod inbox;
@@ -26,6 +27,7 @@ mod sources;
 mod spans;
 mod start;
 pub mod subagents;
+mod titles;
 pub mod tools;
 
 pub use agents::{
@@ -35,6 +37,7 @@ pub use agents::{
 pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
 pub use budget::{Price, Prices, RunLimits};
 pub use compact::CompactionOptions;
+pub use counters::{Counters, Counts, Histogram, Words};
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
 pub use inbox::{QueueError, QueueInput, QueuedMessage};
 pub use offers::OfferError;
@@ -43,3 +46,4 @@ pub use replay::{
 };
 pub use run::{Failure, Run, RunEvent, RunOutcome, RunStream};
 pub use start::{COMPACT_COMMAND, RunInput, RunPolicy, Started};
+pub use titles::TitleModel;

@@ -7,18 +7,18 @@ use threadline_model::Images;
 use threadline_session::{
     OsPath, Payload, RunId, SessionId, Transcript, closers,
     payload::{
-        ApprovalPolicy, ContentPart, SandboxMode, SystemPrompt, SystemReason, ToolDefinition,
-        TurnContext, TurnStart, UserMessage, UserSource,
+        ApprovalPolicy, ContentPart, ModelRef, SandboxMode, SystemPrompt, SystemReason,
+        ToolDefinition, TurnContext, TurnStart, UserMessage, UserSource,
     },
 };
 use threadline_store::AppendOptions;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 
 use crate::{
-    Agent, Agents, CreateOptions, ResumeOptions, Run, StartError,
+    Agent, Agents, CreateOptions, ResumeOptions, Run, RunLimits, StartError,
     agents::{Core, new_run_id},
+    budget::{Budget, price},
     context,
     driver::{Driver, Task},
     inbox,
@@ -56,6 +56,8 @@ pub struct RunInput {
     pub cwd: Option<PathBuf>,
     /// Most steps.
     pub max_steps: Option<u32>,
+    /// What the run may use, besides what the harness is configured to allow: the smaller holds.
+    pub limits: Option<RunLimits>,
     /// A repeat of the same key starts nothing and gives the first run again.
     pub idempotency_key: Option<String>,
 }
@@ -222,6 +224,7 @@ impl Agent {
         }
         let images = core.keep_images(&input.images).await?;
         core.close_leftover().await?;
+        let children = subagents::interrupted(core).await;
         let sources = Sources::of(core).await;
         let (context, payloads) = core
             .writer
@@ -231,6 +234,7 @@ impl Agent {
                     &input,
                     images,
                     approved.as_ref(),
+                    children,
                     sources.is_some(),
                 )
             })
@@ -279,11 +283,20 @@ impl Agent {
         } else {
             Task::Work
         };
-        let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
+        let budget = core.budget(&input, &context).await;
+        let mut driver = Driver::new(
+            core.clone(),
+            run.clone(),
+            provider,
+            context,
+            turn,
+            task,
+            budget,
+        );
         driver.approved = approved;
         driver.sources = sources;
         let span = spans::run(&run, &driver.context);
-        tokio::spawn(driver.drive(outcome).instrument(span));
+        tokio::spawn(driver.run(span, outcome));
         Ok(Started::New(run))
     }
 }
@@ -315,6 +328,22 @@ impl Core {
         Ok(parts)
     }
 
+    /// Returns what a run may use that begins now.
+    async fn budget(&self, input: &RunInput, context: &TurnContext) -> Budget {
+        let config = &self.shared.config;
+        let asked = input.limits.unwrap_or(RunLimits::NONE);
+        let model = ModelRef {
+            provider: context.provider.clone(),
+            name: context.model.clone(),
+        };
+        let price = price(&config.prices, &model).unwrap_or_default();
+        let before = self
+            .writer
+            .with_transcript(|transcript| transcript.facts().clone())
+            .await;
+        Budget::new(config.limits.narrow(&asked), price, &before)
+    }
+
     /// A run that stopped because the storage was full left its turn open.
     async fn close_leftover(&self) -> Result<(), StartError> {
         let (first, events) = self
@@ -336,6 +365,7 @@ impl Core {
         input: &RunInput,
         images: Vec<ContentPart>,
         approved: Option<&Approved>,
+        children: Vec<Payload>,
         has_sources: bool,
     ) -> Result<(TurnContext, Vec<Payload>), StartError> {
         let context = self.context(transcript.context(), input)?;
@@ -369,7 +399,7 @@ impl Core {
         }
         let now = self.shared.store.clock().now_ms();
         payloads.extend(context::news(transcript, cwd, now).map(Payload::UserMessage));
-        payloads.extend(subagents::interrupted(transcript, self.writer.id()));
+        payloads.extend(children);
         payloads.extend(approved.map(Approved::message));
         let mut waiting = transcript.inbox().to_vec();
         if approved.is_some() {
@@ -429,7 +459,12 @@ impl Core {
             temperature: input
                 .temperature
                 .or_else(|| before.and_then(|b| b.temperature)),
-            max_steps: Some(input.max_steps.unwrap_or(defaults.max_steps)),
+            max_steps: Some(
+                input
+                    .max_steps
+                    .unwrap_or(defaults.max_steps)
+                    .min(self.shared.config.limits.steps.unwrap_or(u32::MAX)),
+            ),
         })
     }
 }

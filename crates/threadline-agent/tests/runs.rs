@@ -37,3 +37,5 @@ mod resume;
 mod sources;
 #[path = "runs/subagents.rs"]
 mod subagents;
+#[path = "runs/titles.rs"]
+mod titles;

@@ -2,8 +2,10 @@
 
 use std::{
     io::Read as _,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use threadline_agent::{
@@ -32,6 +34,9 @@ use crate::{
 
 /// Most bytes of a task on standard input; an event that large is refused anyway.
 const TASK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long the end of the program waits for a title that is being made, if one is.
+const TITLE_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit> {
     let task = read_task(ui, args.task.as_deref())?;
@@ -69,6 +74,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         Approver::Nobody
     };
     apply_defaults(settings, &mut config)?;
+    config.limits = args.limits.or(settings.file.limits).into();
     let agents = Agents::new(config);
     let images = images(&args.image)?;
     let input = RunInput {
@@ -80,7 +86,8 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         approval_policy: args.approval.map(Into::into),
         sandbox_mode: args.sandbox.map(Into::into),
         cwd: args.cwd.is_some().then_some(cwd),
-        max_steps: args.max_steps,
+        max_steps: args.limits.max_steps.map(NonZeroU32::get),
+        limits: None,
         images,
         idempotency_key: args.idempotency_key,
     };
@@ -101,6 +108,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         source.shutdown().await;
     }
     ui.note(&go_on(ui, run.session_id()));
+    agents.settle(TITLE_WAIT).await;
     Ok(exit)
 }
 
@@ -208,7 +216,13 @@ pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) -> 
     }
     config.compaction = settings.compaction();
     config.prices = settings.prices();
+    config.env = settings.file.tools.env.clone();
+    config.titles.clone_from(&settings.file.titles.model);
+    config.span_content = settings.file.telemetry.content;
     config.limits = settings.file.limits.into();
+    if let Some(steps) = settings.file.limits.max_steps {
+        config.defaults.max_steps = steps.get();
+    }
     if let Some(policy) = settings.file.approval {
         config.defaults.approval_policy = policy;
     }

@@ -20,6 +20,8 @@ use crate::{
     limits::{BODY_BYTES, IMAGE_BODY_BYTES, MAX_COMMENT_BYTES, MAX_MODEL_BYTES, MAX_TEMPERATURE},
 };
 
+pub(crate) mod limits;
+
 /// The fields of a JSON object that are still to be read.
 pub(crate) struct Fields(Map<String, Value>);
 
@@ -247,9 +249,11 @@ impl AgentInput {
                 "sessionId",
                 "idempotencyKey",
                 "images",
+                "limits",
             ],
         )?;
         let images = images(&mut fields, body.len())?.unwrap_or_default();
+        let limits = limits::read(&mut fields)?;
         let task = fields.text("task")?.ok_or_else(|| missing("task"))?;
         if task.trim().is_empty() {
             return Err(Problem::field("task", "`task` must say something"));
@@ -274,7 +278,8 @@ impl AgentInput {
             sandbox_mode: fields.choice("sandboxMode", &SANDBOXES)?,
             idempotency_key: fields.short_text("idempotencyKey", MAX_KEY_BYTES)?,
             cwd: None,
-            max_steps: None,
+            max_steps: limits.and_then(|limits| limits.steps),
+            limits,
         };
         Ok(Self { session, run })
     }

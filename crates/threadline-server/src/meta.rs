@@ -11,7 +11,7 @@ use threadline_session::{
 use crate::{
     auth::Caller,
     error::{Code, Problem},
-    input::{self, Body, Params, Path},
+    input::{self, Body, Params, Path, limits},
     runs,
     state::Shared,
 };
@@ -116,6 +116,7 @@ pub(crate) struct Config {
     demonstration: bool,
     defaults: PolicyPair,
     ceiling: PolicyPair,
+    limits: limits::Shown,
 }
 
 /// `GET /api/agent/config`
@@ -140,6 +141,7 @@ pub(crate) async fn config(State(shared): State<Shared>) -> Json<Config> {
         // What a turn without a policy really runs under.
         defaults: pair(threadline_agent::policy::narrow(defaults, shared.ceiling)),
         ceiling: pair(shared.ceiling),
+        limits: (&config.limits).into(),
     })
 }
 

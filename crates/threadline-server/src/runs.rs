@@ -5,7 +5,7 @@ use futures_util::{Stream, stream};
 use serde::Serialize;
 use threadline_agent::{
     Agents, Approver, Failure, Run, RunEvent, RunInput, RunOutcome, StartError, Started,
-    policy::{Bounds, narrow, widens},
+    policy::{narrow, widens},
 };
 use threadline_session::{
     RunId, SessionId,
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::{Code, Problem},
     fold::{Fold, Seen, Watcher},
-    input::{AgentInput, ImageBody},
+    input::{AgentInput, ImageBody, limits},
     sse::{self, Frames},
     state::{Shared, State as Inside},
 };
@@ -29,7 +29,7 @@ pub(crate) async fn stream(
     body: ImageBody,
 ) -> Result<Response, Problem> {
     let input = AgentInput::parse(&body.0)?;
-    check_ceiling(&input.run, shared.ceiling)?;
+    check_ceiling(&shared, &input.run)?;
     // A client that goes away in the middle must not leave a turn behind that nobody drives.
     let task = tokio::spawn(start(shared.clone(), input));
     let started = task.await.unwrap_or_else(|error| {
@@ -99,7 +99,11 @@ async fn repeated(
 }
 
 /// Refuses what asks for more than the server allows.
-fn check_ceiling(input: &RunInput, ceiling: Bounds) -> Result<(), Problem> {
+fn check_ceiling(shared: &Inside, input: &RunInput) -> Result<(), Problem> {
+    if let Some(limits) = &input.limits {
+        limits::check(limits, &shared.agents.config().limits)?;
+    }
+    let ceiling = shared.ceiling;
     let policy = input.approval_policy.filter(|p| {
         widens(
             (ceiling.0, SandboxMode::ReadOnly),
@@ -301,6 +305,8 @@ pub(crate) struct RunResult {
     answer: String,
     reason: EndReason,
     usage: Usage,
+    #[serde(skip_serializing_if = "Usage::is_zero")]
+    subagent_usage: Usage,
 }
 
 /// `POST /api/agent`
@@ -315,7 +321,7 @@ pub(crate) async fn once(
         session: _,
         mut run,
     } = AgentInput::parse(&body.0)?;
-    check_ceiling(&run, shared.ceiling)?;
+    check_ceiling(&shared, &run)?;
     shared.open()?;
     bound(&shared, None, &mut run).await?;
     run.idempotency_key = None;
@@ -337,6 +343,7 @@ pub(crate) async fn once(
         answer: outcome.answer,
         reason: outcome.reason,
         usage: outcome.usage,
+        subagent_usage: outcome.subagent_usage,
     }))
 }
 
@@ -366,5 +373,6 @@ fn stateless(agents: &Agents) -> Agents {
     config.denied.extend(agents.store().private_paths());
     config.store = None;
     config.approver = Approver::Nobody;
+    config.titles = None;
     Agents::new(config)
 }

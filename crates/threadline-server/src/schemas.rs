@@ -77,6 +77,34 @@ const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/w
 
 type Named = Vec<(&'static str, Value)>;
 
+/// The limits of a run; `null` is none.
+fn limits(mark: &str) -> Value {
+    let count = || json!({"type": "integer", "minimum": 1});
+    let amount = || json!({"type": "number", "minimum": 0});
+    let fields = [
+        ("maxSteps", count()),
+        (
+            "maxSeconds",
+            if mark.is_empty() { amount() } else { count() },
+        ),
+        ("maxTokens", if mark.is_empty() { whole() } else { count() }),
+        ("maxCost", amount()),
+        ("maxSessionSteps", count()),
+        (
+            "maxSessionSeconds",
+            if mark.is_empty() { amount() } else { count() },
+        ),
+        (
+            "maxSessionTokens",
+            if mark.is_empty() { whole() } else { count() },
+        ),
+        ("maxSessionCost", amount()),
+    ];
+    let named = fields.map(|(name, schema)| (format!("{name}{mark}"), or_null(schema)));
+    let named: Vec<_> = named.iter().map(|(n, s)| (n.as_str(), s.clone())).collect();
+    object(&named)
+}
+
 fn inputs() -> Named {
     let mut patch = object(&[
         ("title?", or_null(text())),
@@ -103,6 +131,7 @@ fn inputs() -> Named {
                 ("sessionId?", or_null(text())),
                 ("idempotencyKey?", or_null(text())),
                 ("images?", or_null(list(is("ImageInput")))),
+                ("limits?", or_null(is("LimitsInput"))),
             ]),
         ),
         ("SummaryPatch", patch),
@@ -117,6 +146,7 @@ fn inputs() -> Named {
                 ("messageId?", text()),
             ]),
         ),
+        ("LimitsInput", limits("?")),
         (
             "ImageInput",
             object(&[
@@ -159,6 +189,14 @@ fn summaries() -> Named {
             object(&[
                 ("id", text()),
                 ("title", or_null(text())),
+                (
+                    "madeTitle?",
+                    object(&[
+                        ("text", text()),
+                        ("model", is("Model")),
+                        ("usage", is("Usage")),
+                    ]),
+                ),
                 ("firstPrompt", or_null(text())),
                 ("createdAt", whole()),
                 ("updatedAt", whole()),
@@ -168,6 +206,7 @@ fn summaries() -> Named {
                 ("cwd", text()),
                 ("model", or_null(is("Model"))),
                 ("usage", is("Usage")),
+                ("subagentUsage?", is("Usage")),
                 ("bytes", whole()),
                 ("archived", boolean()),
                 ("pinned", boolean()),
@@ -230,6 +269,7 @@ fn head_fields() -> Vec<(&'static str, Value)> {
         ),
         ("reason", or_null(is("Reason"))),
         ("usage", is("Usage")),
+        ("subagentUsage?", is("Usage")),
     ]
 }
 
@@ -539,6 +579,7 @@ fn rest() -> Named {
                 ("answer", text()),
                 ("reason", is("Reason")),
                 ("usage", is("Usage")),
+                ("subagentUsage?", is("Usage")),
             ]),
         ),
         ("Cancelled", object(&[("runId", text())])),
@@ -604,6 +645,7 @@ fn rest() -> Named {
                 ("demonstration", boolean()),
                 ("defaults", bounds()),
                 ("ceiling", bounds()),
+                ("limits", limits("")),
             ]),
         ),
         ("Health", object(&[("status", text()), ("version", text())])),

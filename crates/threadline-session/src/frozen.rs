@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Changes with the shape of what is written here, or with what the reducer makes of an event.
-const REVISION: u32 = 2;
+const REVISION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

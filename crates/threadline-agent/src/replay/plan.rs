@@ -194,7 +194,10 @@ impl Walk<'_> {
 pub(super) fn is_foreign(payload: &Payload) -> bool {
     matches!(
         payload,
-        Payload::InboxQueued(_) | Payload::InboxDropped(_) | Payload::Other { .. }
+        Payload::InboxQueued(_)
+            | Payload::InboxDropped(_)
+            | Payload::SubagentUsage(_)
+            | Payload::Other { .. }
     )
 }
 
@@ -210,6 +213,7 @@ fn beginning(payloads: &[Payload]) -> usize {
         matches!(
             payload,
             Payload::TurnStart(_)
+                | Payload::SubagentUsage(_)
                 | Payload::SystemPrompt(_)
                 | Payload::UserMessage(_)
                 | Payload::InboxTaken(_)

@@ -166,7 +166,9 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Takes live output; a full channel slows the tool down, a closed one is ignored.
     pub output: Option<mpsc::Sender<(OutputStream, String)>>,
-    /// Environment variables for commands, beside the built-in allowlist.
+    /// Variables of this process that commands see, beside the built-in allowlist.
+    pub passed: threadline_sandbox::Passed,
+    /// Further variables for commands. Secrets among them are left out.
     pub env: Vec<(OsString, OsString)>,
     /// The program that puts commands into the sandbox; none finds it by itself.
     pub launcher: Option<threadline_sandbox::Launcher>,
@@ -184,6 +186,7 @@ impl ToolContext {
             denied: Vec::new(),
             cancel: CancellationToken::new(),
             output: None,
+            passed: threadline_sandbox::Passed::default(),
             env: Vec::new(),
             launcher: None,
             session: None,

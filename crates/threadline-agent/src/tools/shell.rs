@@ -251,7 +251,8 @@ fn hint(text: &str, mode: SandboxMode) -> &'static str {
 }
 
 fn environment(ctx: &ToolContext, bounds: &Bounds, safe: bool) -> Vec<(OsString, OsString)> {
-    let mut env = threadline_sandbox::environment(std::env::vars_os(), &ctx.env, bounds.temp());
+    let mut env =
+        threadline_sandbox::environment(std::env::vars_os(), &ctx.passed, &ctx.env, bounds.temp());
     if safe {
         env.extend(CAREFUL_GIT.map(|(name, value)| (name.into(), value.into())));
     }

@@ -270,7 +270,7 @@ async fn what_waits_is_delivered_before_the_next_task() {
     drop(agent);
     let queued = Payload::InboxQueued(threadline_session::payload::InboxQueued {
         message_id: "m".into(),
-        content: vec![threadline_session::payload::ContentPart::text("waits")],
+        content: vec![ContentPart::text("waits")],
         delivery: Delivery::AfterTurn,
     });
     let loaded = world.store().load(&id).await.unwrap();
