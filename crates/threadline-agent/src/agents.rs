@@ -11,6 +11,7 @@ use std::{
 };
 
 use threadline_model::Provider;
+use threadline_sandbox::Passed;
 use threadline_session::{
     Header, OsPath, RunId, SessionId,
     payload::{ApprovalPolicy, ModelRef, SandboxMode},
@@ -18,10 +19,12 @@ use threadline_session::{
 use threadline_store::{
     MemoryBackend, OpenError, Recovered, SessionStore, SessionWriter, StoreOptions,
 };
+use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::{
-    Allow, ApprovalBoard, CompactionOptions, Prices, Run, RunLimits, StartError,
+    Allow, ApprovalBoard, CompactionOptions, Counters, Prices, Run, RunLimits, StartError,
+    TitleModel,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
     tools::{ToolSource, Toolbox, state::RunStates},
 };
@@ -158,12 +161,21 @@ pub struct AgentsConfig {
     pub approval_timeout: Duration,
     /// Folders that tools must not touch, besides the store's own.
     pub denied: Vec<PathBuf>,
+    /// Variables of this process that commands see, besides the built-in list.
+    pub env: Passed,
     /// When the history is compacted.
     pub compaction: CompactionOptions,
     /// What runs and sessions may use.
     pub limits: RunLimits,
     /// What models cost.
     pub prices: Prices,
+    /// Who makes titles; nobody otherwise.
+    pub titles: Option<TitleModel>,
+    /// Counts what happens.
+    pub counters: Arc<Counters>,
+    /// Whether spans say what models and tools were told and said. Not unless somebody wants it:
+    /// whoever gets the spans then reads the conversations.
+    pub span_content: bool,
 }
 
 impl AgentsConfig {
@@ -179,9 +191,13 @@ impl AgentsConfig {
             approver: Approver::Board,
             approval_timeout: APPROVAL_TIMEOUT,
             denied: Vec::new(),
+            env: Passed::default(),
             compaction: CompactionOptions::default(),
             limits: RunLimits::default(),
             prices: Prices::new(),
+            titles: None,
+            counters: Arc::default(),
+            span_content: false,
         }
     }
 }
@@ -223,6 +239,8 @@ pub(crate) struct Shared {
     pub(crate) board: ApprovalBoard,
     /// What tools keep as long as a run lasts.
     pub(crate) run_states: RunStates,
+    /// Titles in the making.
+    pub(crate) titles: TaskTracker,
     running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
     /// Whether no run begins by itself any more.
     stopping: AtomicBool,
@@ -298,6 +316,7 @@ impl Agents {
             store,
             board: ApprovalBoard::default(),
             run_states: RunStates::default(),
+            titles: TaskTracker::new(),
             running: Mutex::new(HashMap::new()),
             stopping: AtomicBool::new(false),
         };

@@ -29,10 +29,18 @@ impl Driver {
         loop {
             let (step, request) = self.begin_step().await?;
             let span = spans::chat(&self.context, step);
+            let content = self.core.shared.config.span_content;
+            if content {
+                spans::asked(&span, &request);
+            }
             let asked = self.ask_model(step, &request);
             let asked = asked.instrument(span.clone()).await?;
             match &asked {
                 Ok(completion) => {
+                    self.counters().model_call("ok");
+                    if content {
+                        spans::answered(&span, completion);
+                    }
                     span.record("gen_ai.response.model", completion.model.as_str());
                     let field = "gen_ai.response.finish_reasons";
                     spans::word(&span, field, &completion.stop_reason);
@@ -41,6 +49,7 @@ impl Driver {
                     }
                 }
                 Err(error) => {
+                    self.counters().model_call(error.code());
                     span.record("error.type", error.code());
                 }
             }
@@ -149,6 +158,7 @@ impl Driver {
                     }
                 }
                 Some(Ok(ModelEvent::Retry(trouble))) => {
+                    self.counters().model_retry();
                     self.record(vec![Payload::ModelRetry(trouble)], false)
                         .await?;
                 }

@@ -278,6 +278,7 @@ impl Driver {
     }
 
     async fn answer(&mut self, call: &Call, output: ToolOutput) -> Result<(), Stop> {
+        self.counters().tool_call(output.outcome);
         let result = result(&self.core.shared.store, call, output).await?;
         self.record(vec![result], false).await?;
         Ok(())
@@ -333,12 +334,14 @@ impl Driver {
         context
             .denied
             .extend(self.core.shared.config.denied.iter().cloned());
+        context.passed = self.core.shared.config.env.clone();
         context.cancel = self.halt().clone();
         context.session = Some(CallSession::new(
             &self.core,
             &self.run,
             &self.context,
             &call.call_id,
+            self.budget(),
         ));
         context
     }
@@ -359,9 +362,17 @@ async fn run_one(
         output
     };
     let span = spans::tool(&call.name, &call.call_id);
+    let content = core.shared.config.span_content;
+    if content {
+        spans::content(&span, "gen_ai.tool.call.arguments", &call.arguments);
+    }
     let live = log_output(&core.writer, &call.call_id, receiver);
     let (output, streamed) = tokio::join!(run.instrument(span.clone()), live);
     spans::word(&span, "threadline.tool.outcome", &output.outcome);
+    if content {
+        spans::content(&span, "gen_ai.tool.call.result", &output.text());
+    }
+    core.shared.config.counters.tool_call(output.outcome);
     let result = result(&core.shared.store, &call, output).await?;
     let options = AppendOptions::default();
     core.writer.record(vec![result], options).await?;
@@ -436,6 +447,9 @@ fn fitting(room: &mut Option<usize>, mut text: String) -> Option<String> {
 /// Makes the result of a call. Whatever blob it names is on stable storage.
 async fn result(store: &SessionStore, call: &Call, output: ToolOutput) -> Result<Payload, Stop> {
     let is_error = output.is_error();
+    for bytes in &output.blobs {
+        store.put_blob(bytes).await?;
+    }
     let kept = outputs::keep(store, output.content).await?;
     Ok(Payload::ToolResult(ToolResult {
         call_id: call.call_id.clone(),

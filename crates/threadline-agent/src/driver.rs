@@ -4,12 +4,12 @@
 //! called, a call and its start before the tool runs, results before the next request, and the
 //! turn's end before anybody is told "done".
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use threadline_model::{Completion, Provider};
 use threadline_session::{
-    OpenCall, Payload, Request, closing,
+    Fingerprint, OpenCall, Payload, Request, closing,
     payload::{
         AssistantMessage, EndReason, ModelRef, Outcome, StepEnd, StepStart, StopReason,
         TurnContext, TurnEnd, Usage,
@@ -18,17 +18,18 @@ use threadline_session::{
 use threadline_store::{AppendError, AppendOptions, Appended, BlobError, error_chain};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::{
-    Agent, Run, RunInput, RunOutcome,
+    Agent, Counters, Run, RunInput, RunOutcome,
     agents::Core,
-    budget::{Circles, Halt},
+    budget::{Budget, Circles, Halt},
     compact::{Compacted, Gauge, Why},
     error::{append_code, blob_code},
     offers::Approved,
     run::Failure,
     sources::Sources,
-    spans,
+    spans, titles,
     tools::Toolbox,
 };
 
@@ -64,6 +65,19 @@ pub(crate) enum Task {
     Compact,
 }
 
+/// A request, as it follows from the log up to an event.
+pub(crate) struct Built {
+    request: Request,
+    print: Fingerprint,
+    next_seq: u64,
+}
+
+impl Built {
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.print.bytes).unwrap_or(usize::MAX)
+    }
+}
+
 pub(crate) struct Driver {
     task: Task,
     pub(crate) core: Arc<Core>,
@@ -72,6 +86,8 @@ pub(crate) struct Driver {
     pub(crate) turn: u64,
     pub(crate) gauge: Gauge,
     pub(crate) halt: Halt,
+    /// As it was when the run began; [`budget`](Self::budget) says how it stands.
+    pub(crate) budget: Budget,
     pub(crate) circles: Circles,
     /// The tools of this turn.
     pub(crate) toolbox: Toolbox,
@@ -84,6 +100,8 @@ pub(crate) struct Driver {
     answer: String,
     /// Bytes of the newest request.
     pub(crate) sent: u64,
+    /// The next request, if it was built already.
+    pub(crate) built: Option<Built>,
     /// The step whose end is logged together with what comes next.
     pub(crate) open_step: Option<StepEnd>,
     last: Option<Appended>,
@@ -97,6 +115,7 @@ impl Driver {
         context: TurnContext,
         turn: u64,
         task: Task,
+        budget: Budget,
     ) -> Self {
         Self {
             approved: None,
@@ -109,7 +128,8 @@ impl Driver {
                     .compaction
                     .tokens_of(&context.provider, &context.model),
             ),
-            halt: Halt::new(run.cancel_token(), core.shared.config.limits.time),
+            halt: Halt::new(run.cancel_token(), &budget),
+            budget,
             circles: Circles::default(),
             core,
             run,
@@ -119,9 +139,14 @@ impl Driver {
             usage: Usage::default(),
             answer: String::new(),
             sent: 0,
+            built: None,
             open_step: None,
             last: None,
         }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.core.shared.config.counters
     }
 
     pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
@@ -137,8 +162,15 @@ impl Driver {
         self.run.cancel_token()
     }
 
-    /// Drives the run to its end and tells the outcome, after the session is free again.
-    pub(crate) async fn drive(mut self, tell: watch::Sender<Option<RunOutcome>>) {
+    /// Drives the run to its end within a span and tells the outcome, after the session is free
+    /// again and the span has ended.
+    pub(crate) async fn run(self, span: Span, tell: watch::Sender<Option<RunOutcome>>) {
+        let outcome = self.drive().instrument(span).await;
+        tell.send_replace(Some(outcome));
+    }
+
+    /// Drives the run to its end. On return the session is free again.
+    pub(crate) async fn drive(mut self) -> RunOutcome {
         let reason = match self.steps().await {
             Ok(reason) => Ok(reason),
             Err(Stop::End(reason)) => match self.close(&reason).await {
@@ -158,14 +190,26 @@ impl Driver {
                 (reason, Some(failure))
             }
         };
-        let span = tracing::Span::current();
+        let kind = failure
+            .as_ref()
+            .map_or_else(|| reason.name(), |_| "not_logged");
+        self.counters().run_ended(kind);
+        let span = Span::current();
         span.record("threadline.end.reason", reason.name());
         spans::usage(&span, &self.usage);
-        let next_seq = self.core.writer.next_seq().await;
+        let budget = self.budget;
+        let (next_seq, subagent_usage) = self
+            .core
+            .writer
+            .with_transcript(|transcript| {
+                (transcript.next_seq(), budget.subagents(transcript.facts()))
+            })
+            .await;
         let outcome = RunOutcome {
             reason,
             answer: self.answer,
             usage: self.usage,
+            subagent_usage,
             last_seq: next_seq.saturating_sub(1),
             durable_seq: self.last.and_then(|last| last.durable_seq),
             failure,
@@ -176,11 +220,18 @@ impl Driver {
             sources.release();
         }
         if outcome.reason == EndReason::Completed && outcome.failure.is_none() {
+            if self.task == Task::Work {
+                let model = ModelRef {
+                    provider: self.context.provider.clone(),
+                    name: self.context.model.clone(),
+                };
+                titles::begin(&self.core, &model).await;
+            }
             next_run(self.core.clone(), self.context.confined).await;
         }
         // Who hears of the end may resume the session at once, so it is let go before.
         drop(self.core);
-        tell.send_replace(Some(outcome));
+        outcome
     }
 
     pub(crate) async fn record(
@@ -189,7 +240,11 @@ impl Driver {
         barrier: bool,
     ) -> Result<Appended, AppendError> {
         let options = AppendOptions { key: None, barrier };
+        let begun = Instant::now();
         let appended = self.core.writer.record(payloads, options).await?;
+        if barrier {
+            self.counters().synced(begun.elapsed());
+        }
         self.last = Some(appended);
         Ok(appended)
     }
@@ -210,6 +265,7 @@ impl Driver {
             }
             let message = self.message(step, completion);
             if let Some(usage) = &message.usage {
+                self.counters().tokens(usage);
                 self.usage.add(usage);
             }
             self.open_step = Some(StepEnd {
@@ -260,18 +316,36 @@ impl Driver {
         Ok(reason)
     }
 
+    /// Builds the next request.
+    pub(crate) async fn build(&self) -> Result<Built, Stop> {
+        let built = self
+            .core
+            .writer
+            .with_transcript(|transcript| (transcript.next_seq(), Request::build(transcript)))
+            .await;
+        let (next_seq, request) = (built.0, built.1.map_err(|e| internal(e.to_string()))?.0);
+        let print = request.fingerprint().map_err(|e| internal(e.to_string()))?;
+        Ok(Built {
+            request,
+            print,
+            next_seq,
+        })
+    }
+
     /// Logs the start of a step with the fingerprint of what it sends. The barrier behind it puts
     /// the prompt, or the results of the step before, on disk before the model is called.
     pub(crate) async fn begin_step(&mut self) -> Result<(u64, Request), Stop> {
         // The end of the step before is no part of the model-visible history, so the request is
         // the same before and after it.
-        let built = self
+        let (next, step) = self
             .core
             .writer
-            .with_transcript(|transcript| (transcript.last_step() + 1, Request::build(transcript)))
+            .with_transcript(|transcript| (transcript.next_seq(), transcript.last_step() + 1))
             .await;
-        let (step, request) = (built.0, built.1.map_err(|e| internal(e.to_string()))?.0);
-        let print = request.fingerprint().map_err(|e| internal(e.to_string()))?;
+        let Built { request, print, .. } = match self.built.take() {
+            Some(built) if built.next_seq == next => built,
+            _ => self.build().await?,
+        };
         self.sent = print.bytes;
         let mut payloads: Vec<Payload> = self
             .open_step

@@ -1,9 +1,10 @@
 //! Why a run could not start, or stopped without its end being logged.
 
+use threadline_model::ImageError;
 use threadline_session::SessionId;
 use threadline_store::{AppendError, BlobError, CreateError, OpenError, ReadError};
 
-use crate::limits::MAX_GRANTS;
+use crate::limits::{MAX_GRANTS, MAX_IMAGES};
 
 /// Says why a run or a session could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -26,16 +27,22 @@ pub enum StartError {
     /// The session cannot be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// An image that comes with the task cannot be shown to a model.
-    #[error("image {number} of the task cannot be used: {reason}")]
+    /// An image that comes with the task or the message cannot be shown to a model.
+    #[error("image {number} cannot be used: {error}")]
     Image {
         /// Its number, from 1.
         number: usize,
         /// What is wrong with it.
-        reason: String,
+        error: ImageError,
     },
-    /// An image that comes with the task cannot be stored.
-    #[error("an image of the task could not be stored: {0}")]
+    /// Too many images come with the task or the message.
+    #[error("{images} images are over the limit of {MAX_IMAGES}")]
+    ManyImages {
+        /// How many.
+        images: usize,
+    },
+    /// An image that comes with the task or the message cannot be stored.
+    #[error("an image could not be stored: {0}")]
     Blob(#[from] BlobError),
     /// The prompt could not be stored.
     #[error("the prompt could not be stored: {0}")]
@@ -76,7 +83,7 @@ impl StartError {
             Self::Create(CreateError::Backend(error)) if error.is_full() => "storage_full",
             Self::Create(CreateError::Backend(_)) => "storage_error",
             Self::Append(error) => append_code(error),
-            Self::Image { .. } => "bad_image",
+            Self::Image { .. } | Self::ManyImages { .. } => "bad_image",
             Self::Blob(error) => blob_code(error),
             Self::MissingFolder { .. } => "missing_folder",
             Self::TooManyGrants => "grants_full",
@@ -113,6 +120,7 @@ impl StartError {
                 "make space and send the message again; nothing was lost".into()
             }
             Self::Image { .. } => "make it smaller, or save it as PNG or JPEG".into(),
+            Self::ManyImages { .. } => "send the rest with another message".into(),
             Self::Open(_)
             | Self::Blob(_)
             | Self::Create(_)

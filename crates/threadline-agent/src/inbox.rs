@@ -25,6 +25,9 @@ use crate::{
 pub struct QueueInput {
     /// What it says.
     pub text: String,
+    /// Images that belong to it, as the bytes of PNG, JPEG, GIF or WebP files. `None` is none for a
+    /// new message, and leaves those of the message that it replaces.
+    pub images: Option<Vec<Vec<u8>>>,
     /// When it is delivered.
     pub delivery: Delivery,
     /// The waiting message whose words it replaces; a new one otherwise.
@@ -37,6 +40,7 @@ impl QueueInput {
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
+            images: None,
             delivery: Delivery::AfterTurn,
             message_id: None,
         }
@@ -169,15 +173,26 @@ impl Core {
     async fn queue(&self, input: QueueInput) -> Result<QueuedMessage, QueueError> {
         let _lock = self.inbox.lock().await;
         let waiting = self.waiting().await;
-        let message_id = match input.message_id {
-            Some(id) if waiting.iter().any(|queued| queued.message_id == id) => id,
-            Some(message_id) => return Err(QueueError::NotWaiting { message_id }),
+        let (message_id, before) = match input.message_id {
+            Some(id) => match waiting.into_iter().find(|queued| queued.message_id == id) {
+                Some(queued) => (id, queued.content),
+                None => return Err(QueueError::NotWaiting { message_id: id }),
+            },
             None if waiting.len() >= MAX_QUEUED => return Err(QueueError::Full),
-            None => Uuid::now_v7().to_string(),
+            None => (Uuid::now_v7().to_string(), Vec::new()),
         };
+        let mut content = vec![ContentPart::text(input.text)];
+        match input.images {
+            Some(images) => content.extend(self.keep_images(&images).await?),
+            None => content.extend(
+                before
+                    .into_iter()
+                    .filter(|part| matches!(part, ContentPart::Image { .. })),
+            ),
+        }
         let queued = Payload::InboxQueued(InboxQueued {
             message_id: message_id.clone(),
-            content: vec![ContentPart::text(input.text)],
+            content,
             delivery: input.delivery,
         });
         // "Queued" is a promise.

@@ -12,6 +12,7 @@ mod budget;
 mod calls;
 mod compact;
 mod context;
+mod counters;
 mod driver;
 mod error;
 mod grants;
@@ -27,6 +28,7 @@ mod sources;
 mod spans;
 mod start;
 pub mod subagents;
+mod titles;
 pub mod tools;
 
 pub use agents::{
@@ -36,6 +38,7 @@ pub use agents::{
 pub use approvals::{Answer, AnswerError, Answered, ApprovalBoard, ApprovalInfo};
 pub use budget::{Price, Prices, RunLimits};
 pub use compact::CompactionOptions;
+pub use counters::{Counters, Counts, Histogram, Words};
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
 pub use grants::{Allow, GrantError, grant, revoke};
 pub use inbox::{QueueError, QueueInput, QueuedMessage};
@@ -45,3 +48,4 @@ pub use replay::{
 };
 pub use run::{Failure, Run, RunEvent, RunOutcome, RunStream};
 pub use start::{COMPACT_COMMAND, RunInput, RunPolicy, Started};
+pub use titles::TitleModel;

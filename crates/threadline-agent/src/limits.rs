@@ -134,6 +134,22 @@ pub const SUMMARY_TRIES: u32 = 3;
 /// Times in one step that a request is sent again without what the provider refused of it.
 pub const MAX_REJECTIONS: u32 = 8;
 
+/// Most characters of a conversation that a model sees to make a title for it.
+pub const TITLE_INPUT_CHARS: usize = 4_000;
+/// Most tokens that it may answer with, where the provider takes such a number.
+pub const TITLE_TOKENS: u32 = 1_024;
+/// Most bytes that it may answer with, reasoning included, before it is given up.
+pub const TITLE_OUTPUT_BYTES: usize = 16 * 1024;
+/// Longest time that it has.
+pub const TITLE_TIME: Duration = Duration::from_secs(60);
+/// Longest title that is made, in characters.
+pub const TITLE_CHARS: usize = 80;
+
+/// Most bytes of each field of a span that says what was said, when that is wanted.
+pub const SPAN_CONTENT_BYTES: usize = 16 * 1024;
+/// Upper bounds of what is counted of how long a durable append took, in milliseconds.
+pub const SYNC_BUCKETS_MS: [u64; 10] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000];
+
 /// How often the same calls with the same outcome may come one after the other.
 pub const REPEATED_STEPS: u32 = 6;
 /// Longest circle of steps that is noticed.

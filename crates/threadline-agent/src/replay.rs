@@ -32,7 +32,7 @@ use std::{
 use serde::Serialize;
 use threadline_model::Provider;
 use threadline_session::{
-    Covers, Event, OsPath, Payload, Request, SessionId, Transcript, closers,
+    Covers, Event, Facts, OsPath, Payload, Request, SessionId, Transcript, closers,
     payload::{ContentPart, EndReason, RequestMark, StepStart, TurnContext, TurnStart},
     types,
 };
@@ -46,8 +46,9 @@ use tokio_util::sync::CancellationToken;
 pub use diff::Difference;
 
 use crate::{
-    Agents, AgentsConfig, Approver, CreateOptions, Models, Run, RunOutcome, RunPolicy,
+    Agents, AgentsConfig, Approver, CreateOptions, Models, Price, Run, RunOutcome, RunPolicy,
     agents::Core,
+    budget::Budget,
     driver::{Driver, Task},
     policy::is_foreign,
     replay::{
@@ -555,10 +556,9 @@ impl Stage {
             self.explain(parted).await?;
         } else if next < limit && !self.script.reached() {
             let (turn, step) = (self.turn, self.step);
-            let ended = match outcome.map(|outcome| (outcome.failure, outcome.reason)) {
-                None => "nothing".to_owned(),
-                Some((Some(failure), _)) => failure.message,
-                Some((None, reason)) => format!("the end `{}`", reason.name()),
+            let ended = match outcome.failure {
+                Some(failure) => failure.message,
+                None => format!("the end `{}`", outcome.reason.name()),
             };
             self.part(Divergence {
                 turn,
@@ -573,13 +573,8 @@ impl Stage {
         Ok(next)
     }
 
-    async fn run(
-        &self,
-        core: Arc<Core>,
-        start: &TurnStart,
-        context: TurnContext,
-    ) -> Option<RunOutcome> {
-        let (tell, outcome) = watch::channel(None);
+    async fn run(&self, core: Arc<Core>, start: &TurnStart, context: TurnContext) -> RunOutcome {
+        let (_tell, outcome) = watch::channel(None);
         let run = Run::new(RunParts {
             run_id: start.run_id.clone(),
             session_id: self.id.clone(),
@@ -588,16 +583,17 @@ impl Stage {
             policy: RunPolicy::from(&context),
             start_seq: 0,
             cancel: CancellationToken::new(),
-            outcome: outcome.clone(),
+            outcome,
             store: self.copy.clone(),
         });
         let model: Arc<dyn Provider> = Arc::new(Recording {
             name: context.provider.clone(),
             script: self.script.clone(),
         });
-        let driver = Driver::new(core, run, model, context, start.turn, Task::Work);
-        Box::pin(driver.drive(tell)).await;
-        outcome.borrow().clone()
+        let limits = core.shared.config.limits;
+        let budget = Budget::new(limits, Price::default(), &Facts::default());
+        let driver = Driver::new(core, run, model, context, start.turn, Task::Work, budget);
+        Box::pin(driver.drive()).await
     }
 
     /// Makes the tools that the model was told of.

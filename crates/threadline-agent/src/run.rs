@@ -39,6 +39,8 @@ pub struct RunOutcome {
     pub answer: String,
     /// Tokens of the turn.
     pub usage: Usage,
+    /// Tokens of the turn's subagents, which are no part of the others.
+    pub subagent_usage: Usage,
     /// Last event of the run that is stored.
     pub last_seq: u64,
     /// Last event on stable storage.
@@ -151,6 +153,7 @@ impl Run {
             },
             answer: String::new(),
             usage: Usage::default(),
+            subagent_usage: Usage::default(),
             last_seq: self.parts.start_seq,
             durable_seq: None,
             failure: Some(Failure {
@@ -229,6 +232,9 @@ pub enum RunEvent {
         answer: String,
         /// Tokens of the turn.
         usage: Usage,
+        /// Tokens of the turn's subagents, which are no part of the others.
+        #[serde(skip_serializing_if = "Usage::is_zero")]
+        subagent_usage: Usage,
         /// Last event on stable storage.
         durable_seq: Option<u64>,
     },
@@ -405,6 +411,7 @@ impl RunStream {
                 reason: outcome.reason,
                 answer: outcome.answer,
                 usage: outcome.usage,
+                subagent_usage: outcome.subagent_usage,
                 durable_seq: outcome.durable_seq,
             },
         });

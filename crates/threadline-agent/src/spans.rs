@@ -1,13 +1,19 @@
 //! Spans of runs, model calls and tool calls, under the names that OpenTelemetry gives them.
 //!
 //! Source: OpenTelemetry semantic conventions for generative AI, spans `invoke_agent`, `chat` and
-//! `execute_tool`. Nothing that was said is in them: content is in the log.
+//! `execute_tool`. Nothing that was said is in them, since that is in the log, unless
+//! [`AgentsConfig::span_content`](crate::AgentsConfig::span_content) asks for it.
 
 use serde::Serialize;
-use threadline_session::payload::{TurnContext, Usage};
+use serde_json::{Value, json};
+use threadline_model::Completion;
+use threadline_session::{
+    HistoryItem, Request,
+    payload::{AssistantPart, TurnContext, Usage, plain_text},
+};
 use tracing::{Span, field::Empty, info_span};
 
-use crate::Run;
+use crate::{Run, limits::SPAN_CONTENT_BYTES, tools::text::head};
 
 /// The span of a run.
 pub(crate) fn run(run: &Run, context: &TurnContext) -> Span {
@@ -36,7 +42,9 @@ pub(crate) fn chat(context: &TurnContext, step: u64) -> Span {
         gen_ai.provider.name = %context.provider,
         gen_ai.request.model = %context.model,
         gen_ai.request.temperature = context.temperature,
-        threadline.step = step,
+        threadline.step = whole(step),
+        gen_ai.input.messages = Empty,
+        gen_ai.output.messages = Empty,
         gen_ai.response.model = Empty,
         gen_ai.response.finish_reasons = Empty,
         gen_ai.usage.input_tokens = Empty,
@@ -54,17 +62,81 @@ pub(crate) fn tool(name: &str, call_id: &str) -> Span {
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = name,
         gen_ai.tool.call.id = call_id,
+        gen_ai.tool.call.arguments = Empty,
+        gen_ai.tool.call.result = Empty,
         threadline.tool.outcome = Empty,
     )
 }
 
 /// Notes what a call took.
 pub(crate) fn usage(span: &Span, usage: &Usage) {
-    span.record("gen_ai.usage.input_tokens", usage.input_tokens);
-    span.record("gen_ai.usage.output_tokens", usage.output_tokens);
+    span.record("gen_ai.usage.input_tokens", whole(usage.input_tokens));
+    span.record("gen_ai.usage.output_tokens", whole(usage.output_tokens));
     if let Some(cached) = usage.cached_input_tokens {
-        span.record("gen_ai.usage.cache_read.input_tokens", cached);
+        span.record("gen_ai.usage.cache_read.input_tokens", whole(cached));
     }
+}
+
+/// OpenTelemetry has signed numbers only; others become text on the way there.
+fn whole(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Notes what a request says that the one before did not: what came behind the newest answer.
+pub(crate) fn asked(span: &Span, request: &Request) {
+    let answer = |item: &HistoryItem| matches!(item, HistoryItem::Assistant { .. });
+    let from = request
+        .items
+        .iter()
+        .rposition(answer)
+        .map_or(0, |at| at + 1);
+    let items = request.items.get(from..).unwrap_or_default();
+    let messages: Vec<Value> = items
+        .iter()
+        .filter_map(|item| match item {
+            HistoryItem::User { content } => {
+                let text = plain_text(content);
+                Some(json!({"role": "user", "parts": [{"type": "text", "content": text}]}))
+            }
+            HistoryItem::Tool {
+                call_id, content, ..
+            } => {
+                let text = plain_text(content);
+                let part = json!({"type": "tool_call_response", "id": call_id, "response": text});
+                Some(json!({"role": "tool", "parts": [part]}))
+            }
+            HistoryItem::Assistant { .. } => None,
+        })
+        .collect();
+    content(
+        span,
+        "gen_ai.input.messages",
+        &Value::from(messages).to_string(),
+    );
+}
+
+/// Notes what a model answered.
+pub(crate) fn answered(span: &Span, completion: &Completion) {
+    let part = |part: &AssistantPart| match part {
+        AssistantPart::Text { text } => Some(json!({"type": "text", "content": text})),
+        AssistantPart::Reasoning { text } => Some(json!({"type": "reasoning", "content": text})),
+        AssistantPart::ToolCall {
+            call_id,
+            name,
+            arguments,
+        } => Some(json!({
+            "type": "tool_call", "id": call_id, "name": name, "arguments": arguments,
+        })),
+        AssistantPart::Unknown => None,
+    };
+    let parts: Vec<Value> = completion.content.iter().filter_map(part).collect();
+    let messages = json!([{"role": "assistant", "parts": parts}]);
+    content(span, "gen_ai.output.messages", &messages.to_string());
+}
+
+/// Notes what was said, as far as a span has room for it.
+pub(crate) fn content(span: &Span, field: &'static str, text: &str) {
+    span.record(field, head(text, SPAN_CONTENT_BYTES));
 }
 
 /// Notes a value by the word that the log has for it.

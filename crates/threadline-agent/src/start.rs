@@ -7,18 +7,18 @@ use threadline_model::Images;
 use threadline_session::{
     OsPath, Payload, RunId, SessionId, Transcript, closers,
     payload::{
-        ApprovalPolicy, ContentPart, SandboxMode, SystemPrompt, SystemReason, ToolDefinition,
-        TurnContext, TurnStart, UserMessage, UserSource,
+        ApprovalPolicy, ContentPart, ModelRef, SandboxMode, SystemPrompt, SystemReason,
+        ToolDefinition, TurnContext, TurnStart, UserMessage, UserSource,
     },
 };
 use threadline_store::AppendOptions;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 
 use crate::{
-    Agent, Agents, Allow, CreateOptions, ResumeOptions, Run, StartError,
+    Agent, Agents, Allow, CreateOptions, ResumeOptions, Run, RunLimits, StartError,
     agents::{Core, new_run_id},
+    budget::{Budget, price},
     context,
     driver::{Driver, Task},
     inbox,
@@ -61,6 +61,8 @@ pub struct RunInput {
     pub confined: bool,
     /// Most steps.
     pub max_steps: Option<u32>,
+    /// What the run may use, besides what the harness is configured to allow: the smaller holds.
+    pub limits: Option<RunLimits>,
     /// A repeat of the same key starts nothing and gives the first run again.
     pub idempotency_key: Option<String>,
 }
@@ -227,6 +229,7 @@ impl Agent {
         }
         let images = core.keep_images(&input.images).await?;
         core.close_leftover().await?;
+        let children = subagents::interrupted(core).await;
         let sources = Sources::of(core).await;
         let (context, payloads) = core
             .writer
@@ -236,6 +239,7 @@ impl Agent {
                     &input,
                     images,
                     approved.as_ref(),
+                    children,
                     sources.is_some(),
                 )
             })
@@ -284,31 +288,42 @@ impl Agent {
         } else {
             Task::Work
         };
-        let mut driver = Driver::new(core.clone(), run.clone(), provider, context, turn, task);
+        let budget = core.budget(&input, &context).await;
+        let mut driver = Driver::new(
+            core.clone(),
+            run.clone(),
+            provider,
+            context,
+            turn,
+            task,
+            budget,
+        );
         driver.approved = approved;
         driver.sources = sources;
         let span = spans::run(&run, &driver.context);
-        tokio::spawn(driver.drive(outcome).instrument(span));
+        tokio::spawn(driver.run(span, outcome));
         Ok(Started::New(run))
     }
 }
 
 impl Core {
-    /// Stores images that come with a task. What no provider could be shown is refused here, before
-    /// it is in the log.
-    async fn keep_images(&self, images: &[Vec<u8>]) -> Result<Vec<ContentPart>, StartError> {
+    /// Stores images that come with a task or a message. What no provider could be shown is refused
+    /// here, before it is in the log.
+    pub(crate) async fn keep_images(
+        &self,
+        images: &[Vec<u8>],
+    ) -> Result<Vec<ContentPart>, StartError> {
         if images.len() > MAX_IMAGES {
-            let reason = format!("{} images are over the limit of {MAX_IMAGES}", images.len());
-            return Err(StartError::Image { number: 1, reason });
+            return Err(StartError::ManyImages {
+                images: images.len(),
+            });
         }
         let mut parts = Vec::with_capacity(images.len());
         for (at, bytes) in images.iter().enumerate() {
-            let Some(media_type) = Images::media_type(bytes) else {
-                return Err(StartError::Image {
-                    number: at + 1,
-                    reason: "it is no PNG, JPEG, GIF or WebP, or has more than 3.9 MB".into(),
-                });
-            };
+            let media_type = Images::check(bytes).map_err(|error| StartError::Image {
+                number: at + 1,
+                error,
+            })?;
             let blob = self.shared.store.put_blob(bytes).await?;
             parts.push(ContentPart::Image {
                 media_type: media_type.into(),
@@ -316,6 +331,22 @@ impl Core {
             });
         }
         Ok(parts)
+    }
+
+    /// Returns what a run may use that begins now.
+    async fn budget(&self, input: &RunInput, context: &TurnContext) -> Budget {
+        let config = &self.shared.config;
+        let asked = input.limits.unwrap_or(RunLimits::NONE);
+        let model = ModelRef {
+            provider: context.provider.clone(),
+            name: context.model.clone(),
+        };
+        let price = price(&config.prices, &model).unwrap_or_default();
+        let before = self
+            .writer
+            .with_transcript(|transcript| transcript.facts().clone())
+            .await;
+        Budget::new(config.limits.narrow(&asked), price, &before)
     }
 
     /// A run that stopped because the storage was full left its turn open.
@@ -339,6 +370,7 @@ impl Core {
         input: &RunInput,
         images: Vec<ContentPart>,
         approved: Option<&Approved>,
+        children: Vec<Payload>,
         has_sources: bool,
     ) -> Result<(TurnContext, Vec<Payload>), StartError> {
         let context = self.context(transcript.context(), input)?;
@@ -374,7 +406,7 @@ impl Core {
         }
         let now = self.shared.store.clock().now_ms();
         payloads.extend(context::news(transcript, cwd, now).map(Payload::UserMessage));
-        payloads.extend(subagents::interrupted(transcript, self.writer.id()));
+        payloads.extend(children);
         payloads.extend(approved.map(Approved::message));
         let mut waiting = transcript.inbox().to_vec();
         if approved.is_some() {
@@ -435,7 +467,12 @@ impl Core {
                 .temperature
                 .or_else(|| before.and_then(|b| b.temperature)),
             confined: input.confined,
-            max_steps: Some(input.max_steps.unwrap_or(defaults.max_steps)),
+            max_steps: Some(
+                input
+                    .max_steps
+                    .unwrap_or(defaults.max_steps)
+                    .min(self.shared.config.limits.steps.unwrap_or(u32::MAX)),
+            ),
         })
     }
 }

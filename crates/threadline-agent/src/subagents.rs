@@ -16,10 +16,11 @@ use threadline_session::{
     Header, Item, Origin, Parent, Payload, SessionId, Transcript,
     payload::{
         AssistantMessage, ContentPart, EndReason, Outcome, OutputStream, SandboxMode,
-        ToolDefinition, UserMessage, UserSource,
+        SubagentUsage, ToolDefinition, Usage, UserMessage, UserSource,
     },
+    types,
 };
-use threadline_store::{ReadError, SessionStore, error_chain};
+use threadline_store::{AppendOptions, ReadError, SessionStore, error_chain};
 
 use crate::{
     Agent, Agents, ResumeOptions, Run, RunInput, RunOutcome, StartError, Started,
@@ -164,7 +165,14 @@ impl Request {
             Some(id) => open(core, id).await?,
             None => create(core, session.call_id()).await?,
         };
-        let input = self.input(session, ctx, &agent).await;
+        let mut input = self.input(session, ctx, &agent).await;
+        let budget = session.budget();
+        let left = core
+            .writer
+            .with_transcript(|transcript| budget.left(transcript.facts()))
+            .await;
+        // So that no child uses more than its parent has left.
+        input.limits = Some(left);
         let id = agent.session_id().clone();
         let started = agent
             .start(input)
@@ -177,6 +185,7 @@ impl Request {
         };
         let outcome = follow(ctx, &run).await;
         drop(permit);
+        tell_usage(core, &id).await?;
         Ok(report(&id, outcome))
     }
 
@@ -228,6 +237,58 @@ async fn follow(ctx: &ToolContext, run: &Run) -> RunOutcome {
         }
         outcome = run.wait() => outcome,
     }
+}
+
+/// Logs what a child has used since its parent last told. Told before the result, so that a death
+/// in between loses nothing: the call's outcome is then unknown, and the next turn looks again.
+async fn tell_usage(core: &Core, child: &SessionId) -> Result<(), ToolOutput> {
+    let Some(used) = usage_of(core, child).await.map_err(unreadable)? else {
+        return Ok(());
+    };
+    core.writer
+        .record(vec![used], AppendOptions::default())
+        .await
+        .map(drop)
+        .map_err(|error| {
+            ToolOutput::error(format!(
+                "what session {child} used could not be logged: {}",
+                error_chain(&error)
+            ))
+        })
+}
+
+/// Returns what a child has used and this session's log does not tell of yet.
+async fn usage_of(core: &Core, child: &SessionId) -> Result<Option<Payload>, ReadError> {
+    let store = &core.shared.store;
+    let summary = match store.summary(child).await {
+        Ok(summary) => summary,
+        // It never began, or a person deleted it.
+        Err(ReadError::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut usage = summary.usage;
+    usage.add(&summary.subagent_usage);
+    let mut told = Usage::default();
+    store
+        .each_event(core.writer.id(), |line| {
+            // Other lines are not parsed.
+            if line.event.kind == types::SUBAGENT_USAGE
+                && let Ok(Payload::SubagentUsage(event)) = line.event.payload()
+                && event.session_id == *child
+            {
+                told = event.usage;
+            }
+            true
+        })
+        .await?;
+    let added = usage.minus(&told);
+    Ok((!added.is_zero()).then(|| {
+        Payload::SubagentUsage(SubagentUsage {
+            session_id: child.clone(),
+            usage,
+            added,
+        })
+    }))
 }
 
 fn report(id: &SessionId, outcome: RunOutcome) -> ToolOutput {
@@ -385,19 +446,51 @@ fn child_id(parent: &SessionId, step: u64, call_id: &str) -> SessionId {
     SessionId::from_uuid(uuid::Uuid::from_bytes(bytes))
 }
 
-/// Returns the message that tells which sessions the interrupted calls of the last turn had begun,
-/// if there are any. Recovery itself cannot tell: it knows calls, not what tools make of them.
-pub(crate) fn interrupted(transcript: &Transcript, parent: &SessionId) -> Option<Payload> {
+/// Returns what is to be said of the sessions that the interrupted calls of the last turn had
+/// begun: what they have used, and a message that names them. Recovery itself cannot tell: it knows
+/// calls, not what tools make of them.
+pub(crate) async fn interrupted(core: &Core) -> Vec<Payload> {
+    let parent = core.writer.id();
+    let calls = core
+        .writer
+        .with_transcript(|transcript| cut_short(transcript, parent))
+        .await;
+    let mut told = Vec::new();
+    let mut notes = Vec::new();
+    for (call, child) in calls {
+        match usage_of(core, &child).await {
+            Ok(used) => told.extend(used),
+            // A damaged child does not keep its parent from going on.
+            Err(error) => tracing::warn!(%error, %child, "what a subagent used cannot be read"),
+        }
+        let call = shorten(&printable(&call), 100);
+        notes.push(ContentPart::text(format!(
+            "Subagent: the interrupted call {call} of `{NAME}` had the session {child}. Call \
+             `{NAME}` with `{RESUME}` and that session to go on with it; if that is refused, it had \
+             not begun yet."
+        )));
+    }
+    if !notes.is_empty() {
+        told.push(Payload::UserMessage(UserMessage {
+            content: notes,
+            source: UserSource::Context,
+        }));
+    }
+    told
+}
+
+/// Returns the interrupted calls of the last turn that had begun sessions, and these.
+fn cut_short(transcript: &Transcript, parent: &SessionId) -> Vec<(String, SessionId)> {
     let mut last: Vec<Item> = transcript.surface().map(|(_, item)| item).collect();
     let task = last.iter().rposition(
         |item| matches!(item, Item::User(message) if message.source != UserSource::Context),
     );
     last.drain(..task.map_or(0, |at| at + 1));
     let mut message: Option<&Arc<AssistantMessage>> = None;
-    let mut notes = Vec::new();
+    let mut found = Vec::new();
     for item in &last {
         match item {
-            Item::Assistant(found) => message = Some(found),
+            Item::Assistant(asking) => message = Some(asking),
             Item::ToolResult(result)
                 if result.synthetic
                     && result.name == NAME
@@ -408,20 +501,12 @@ pub(crate) fn interrupted(transcript: &Transcript, parent: &SessionId) -> Option
                 };
                 let child = resumed(message, &result.call_id)
                     .unwrap_or_else(|| child_id(parent, message.step, &result.call_id));
-                let call = shorten(&printable(&result.call_id), 100);
-                notes.push(ContentPart::text(format!(
-                    "Subagent: the interrupted call {call} of `{NAME}` had the session {child}. \
-                     Call `{NAME}` with `{RESUME}` and that session to go on with it; if that is \
-                     refused, it had not begun yet."
-                )));
+                found.push((result.call_id.clone(), child));
             }
             _ => {}
         }
     }
-    (!notes.is_empty()).then_some(Payload::UserMessage(UserMessage {
-        content: notes,
-        source: UserSource::Context,
-    }))
+    found
 }
 
 /// The session that a call was to go on with.

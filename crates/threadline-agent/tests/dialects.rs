@@ -171,3 +171,32 @@ async fn what_is_no_image_is_refused_before_it_is_logged() {
     assert_eq!(refused.code(), "bad_image");
     assert!(world.store.ids().await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn an_image_that_is_read_is_shown_to_the_model_in_each_dialect() {
+    for dialect in DIALECTS {
+        let world = World::new().await;
+        std::fs::write(world.dir.path().join("picture.png"), PNG).unwrap();
+        let call = ("call_1", "read", json!({"path": "picture.png"}));
+        world
+            .server
+            .push(Reply::steps([]).and_call(call.0, call.1, call.2));
+        world.server.push(Reply::text("A picture."));
+        let input = RunInput {
+            task: "what is in picture.png?".into(),
+            ..RunInput::default()
+        };
+        let id = world.turn(None, dialect, input).await;
+        let sent = world.server.requests().pop().unwrap();
+        let body = String::from_utf8_lossy(&sent.body).into_owned();
+        assert!(
+            body.contains("iVBORw0KGgoAAAANSUhEUg=="),
+            "{dialect}: {body}"
+        );
+        world.sound(&id).await;
+        let report = threadline_agent::replay(&world.store, &id, Default::default())
+            .await
+            .unwrap();
+        assert!(report.identical, "{dialect}: {report:?}");
+    }
+}

@@ -39,3 +39,5 @@ mod resume;
 mod sources;
 #[path = "runs/subagents.rs"]
 mod subagents;
+#[path = "runs/titles.rs"]
+mod titles;

@@ -8,6 +8,8 @@ use threadline_agent::policy::CommandPrefix;
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
 use threadline_store::SessionStatus;
 
+use crate::settings::LimitsFile;
+
 const AFTER_HELP: &str = "\
 Exit codes:
     0  completed
@@ -58,6 +60,9 @@ pub(crate) struct Common {
     /// Tokens that the model takes at once; before they are used up, the history is compacted
     #[arg(long, global = true, value_name = "N")]
     pub(crate) context_tokens: Option<NonZeroU64>,
+    /// Send spans of runs to this OpenTelemetry collector (OTLP over HTTP)
+    #[arg(long, global = true, value_name = "URL")]
+    pub(crate) otlp: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -184,9 +189,8 @@ pub(crate) struct Run {
     /// Working directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Most steps of the turn
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) max_steps: Option<u32>,
+    #[command(flatten)]
+    pub(crate) limits: LimitsFile,
     /// Sampling temperature, 0 to 2
     #[arg(long, value_name = "T", value_parser = temperature)]
     pub(crate) temperature: Option<f64>,

@@ -7,6 +7,7 @@
 //!   [`store`] opens the store that [`address`] names.
 //! - [`run`] is one turn; [`render`] prints it and [`ask`] puts approvals to a person.
 //! - [`verbs`] are the others. [`failure`] has the exit codes.
+//! - [`telemetry`] sends spans of runs to a collector.
 //! - [`launcher`] is what the sandbox starts: this program, which becomes a command of a tool.
 
 mod address;
@@ -24,6 +25,7 @@ mod sessions;
 mod settings;
 mod signals;
 mod store;
+mod telemetry;
 mod text;
 mod ui;
 mod verbs;
@@ -32,13 +34,16 @@ use std::{io::IsTerminal as _, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser as _};
 use threadline_store::SessionStore;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 use crate::{
     args::{Cli, McpVerb, StoreVerb, Verb},
     failure::{Exit, Failure, Outcome},
     settings::Settings,
     store::Purpose,
+    telemetry::Telemetry,
     ui::Ui,
 };
 
@@ -71,13 +76,26 @@ fn dispatch(ui: Ui, cli: Cli) -> Outcome<Exit> {
         ui.print(&String::from_utf8_lossy(&script))?;
         return Ok(Exit::Completed);
     }
-    start_logging(ui)?;
+    let filter = log_filter()?;
     let settings = Settings::read(cli.common)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new("internal", format!("the runtime cannot start: {error}")))?;
-    let outcome = runtime.block_on(perform(ui, &settings, cli.verb));
+    let runs = matches!(cli.verb, Verb::Serve(_) | Verb::Run(_) | Verb::Compact(_));
+    let telemetry = settings
+        .otlp()
+        .filter(|_| runs)
+        .map(|address| Telemetry::start(address, runtime.handle()))
+        .transpose()?;
+    start_logging(ui, filter, telemetry.as_ref())?;
+    let outcome = runtime.block_on(async {
+        let outcome = perform(ui, &settings, cli.verb).await;
+        if let Some(telemetry) = telemetry {
+            telemetry.end().await;
+        }
+        outcome
+    });
     // A thread that still waits for the terminal must not keep the program.
     runtime.shutdown_background();
     outcome
@@ -127,23 +145,29 @@ async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb)
     }
 }
 
-fn start_logging(ui: Ui) -> Outcome<()> {
+fn log_filter() -> Outcome<EnvFilter> {
     let wanted = std::env::var("THREADLINE_LOG").unwrap_or_default();
     let wanted = if wanted.trim().is_empty() {
         "warn"
     } else {
         wanted.as_str()
     };
-    let filter = EnvFilter::try_new(wanted).map_err(|error| {
+    EnvFilter::try_new(wanted).map_err(|error| {
         Failure::usage(format!(
             "THREADLINE_LOG: `{wanted}` says nothing about logging: {error}"
         ))
         .hint("set it to a level: `THREADLINE_LOG=debug`")
-    })?;
-    let started = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    })
+}
+
+fn start_logging(ui: Ui, filter: EnvFilter, telemetry: Option<&Telemetry>) -> Outcome<()> {
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(ui.err_colour() && std::io::stderr().is_terminal())
+        .with_filter(filter);
+    let started = tracing_subscriber::registry()
+        .with(lines)
+        .with(telemetry.map(Telemetry::layer))
         .try_init();
     started.map_err(|error| Failure::new("internal", format!("logging cannot start: {error}")))
 }

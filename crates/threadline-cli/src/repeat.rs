@@ -1,7 +1,7 @@
 //! A run that was asked for again under the same idempotency key: shown from the log, not run.
 
 use serde_json::json;
-use threadline_agent::RunPolicy;
+use threadline_agent::{RunEvent, RunPolicy};
 use threadline_session::SessionId;
 use threadline_session::{Turn, payload::EndReason};
 use threadline_store::{ReadPos, SessionStore};
@@ -79,13 +79,14 @@ async fn lines(
         }
         next = page.next.filter(|next| next.seq <= last);
     }
-    ui.json(&json!({
-        "type": "run_finished",
-        "runId": head.run_id,
-        "sessionId": id,
-        "reason": reason,
-        "answer": turn.answer(),
-        "usage": head.usage,
-        "durableSeq": head.end_seq,
-    }))
+    let finished = RunEvent::RunFinished {
+        run_id: head.run_id.clone(),
+        session_id: id.clone(),
+        reason: reason.clone(),
+        answer: turn.answer(),
+        usage: head.usage,
+        subagent_usage: head.subagent_usage,
+        durable_seq: head.end_seq,
+    };
+    ui.json(&finished)
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io::Read as _,
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -33,6 +34,9 @@ use crate::{
 
 /// Most bytes of a task on standard input; an event that large is refused anyway.
 const TASK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long the end of the program waits for a title that is being made, if one is.
+const TITLE_WAIT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit> {
     let task = read_task(ui, args.task.as_deref())?;
@@ -70,6 +74,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         Approver::Nobody
     };
     apply_defaults(settings, &mut config)?;
+    config.limits = args.limits.or(settings.file.limits).into();
     let agents = Agents::new(config);
     let images = images(&args.image)?;
     let input = RunInput {
@@ -81,7 +86,8 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         approval_policy: args.approval.map(Into::into),
         sandbox_mode: args.sandbox.map(Into::into),
         cwd: args.cwd.is_some().then_some(cwd),
-        max_steps: args.max_steps,
+        max_steps: args.limits.max_steps.map(NonZeroU32::get),
+        limits: None,
         allow: granted(args.allow, "cli"),
         confined: false,
         images,
@@ -104,6 +110,7 @@ pub(crate) async fn run(ui: Ui, settings: &Settings, args: Run) -> Outcome<Exit>
         source.shutdown().await;
     }
     ui.note(&go_on(ui, run.session_id()));
+    agents.settle(TITLE_WAIT).await;
     Ok(exit)
 }
 
@@ -221,7 +228,13 @@ pub(crate) fn apply_defaults(settings: &Settings, config: &mut AgentsConfig) -> 
     }
     config.compaction = settings.compaction();
     config.prices = settings.prices();
+    config.env = settings.file.tools.env.clone();
+    config.titles.clone_from(&settings.file.titles.model);
+    config.span_content = settings.file.telemetry.content;
     config.limits = settings.file.limits.into();
+    if let Some(steps) = settings.file.limits.max_steps {
+        config.defaults.max_steps = steps.get();
+    }
     let approval = &settings.file.approval;
     if let Some(policy) = approval.policy {
         config.defaults.approval_policy = policy;

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fmt,
-    num::NonZeroU64,
+    num::{NonZeroU32, NonZeroU64},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -13,10 +13,13 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, IntoDeserializer as _, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use threadline_agent::{CompactionOptions, Price, Prices, RunLimits, policy::CommandPrefix};
+use threadline_agent::{
+    CompactionOptions, Price, Prices, RunLimits, TitleModel, policy::CommandPrefix,
+};
 use threadline_mcp::{ConfigError, ServerConfig, ServerFile, Servers};
-use threadline_model::Thinking;
-use threadline_session::payload::{ApprovalPolicy, SandboxMode};
+use threadline_model::{PROVIDERS, Thinking};
+use threadline_sandbox::Passed;
+use threadline_session::payload::{ApprovalPolicy, ModelRef, SandboxMode};
 
 use crate::{
     address::Address,
@@ -49,6 +52,12 @@ pub(crate) struct File {
     /// MCP servers whose tools sessions have, by name.
     #[serde(default)]
     pub(crate) mcp: BTreeMap<String, ServerFile>,
+    #[serde(default)]
+    pub(crate) tools: ToolsFile,
+    #[serde(default)]
+    pub(crate) titles: TitlesFile,
+    #[serde(default)]
+    pub(crate) telemetry: TelemetryFile,
 }
 
 impl File {
@@ -117,6 +126,59 @@ impl<'de> Deserialize<'de> for ApprovalFile {
     }
 }
 
+/// What `config.toml` may say of spans that are sent to a collector.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TelemetryFile {
+    /// Address of a collector; `--otlp` comes before it.
+    pub(crate) otlp: Option<String>,
+    /// Whether spans say what models and tools were told and said.
+    #[serde(default)]
+    pub(crate) content: bool,
+}
+
+/// What `config.toml` may say of titles.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TitlesFile {
+    /// `PROVIDER/NAME`, or `same` for the model that the session's turn ran on.
+    #[serde(default, deserialize_with = "title_model")]
+    pub(crate) model: Option<TitleModel>,
+}
+
+fn title_model<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TitleModel>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text == "same" {
+        return Ok(Some(TitleModel::Same));
+    }
+    match text.split_once('/') {
+        Some((provider, name)) if PROVIDERS.contains(&provider) && !name.is_empty() => {
+            Ok(Some(TitleModel::Named(ModelRef {
+                provider: provider.into(),
+                name: name.into(),
+            })))
+        }
+        _ => Err(de::Error::custom(format!(
+            "`{text}` is no model: write `PROVIDER/NAME` with one of {}, or `same`",
+            PROVIDERS.join(", ")
+        ))),
+    }
+}
+
+/// What `config.toml` may say of the tools.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ToolsFile {
+    /// Variables that commands see besides the built-in list: `NAME`, or `PREFIX*`.
+    #[serde(default, deserialize_with = "passed")]
+    pub(crate) env: Passed,
+}
+
+fn passed<'de, D: Deserializer<'de>>(from: D) -> Result<Passed, D::Error> {
+    let entries = Vec::<String>::deserialize(from)?;
+    Passed::parse(entries).map_err(de::Error::custom)
+}
+
 /// What `config.toml` may say of one provider.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,30 +213,90 @@ impl From<ThinkingFile> for Thinking {
     }
 }
 
-/// What `config.toml` may say of limits; what it does not name has none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+/// What `config.toml`, and flags of the same names, may say of limits; what they do not name has
+/// none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitsFile {
-    /// Seconds of a run.
+    /// Most steps of the turn
+    #[arg(long, value_name = "N")]
+    pub(crate) max_steps: Option<NonZeroU32>,
+    /// Most seconds of the run, waiting for people included
+    #[arg(long, value_name = "S")]
     pub(crate) run_seconds: Option<NonZeroU64>,
+    /// Most tokens of the run, in and out, subagents included
+    #[arg(long, value_name = "N")]
     pub(crate) run_tokens: Option<u64>,
-    pub(crate) session_tokens: Option<u64>,
+    /// Most that the run may cost, by the prices in config.toml
+    #[arg(long, value_name = "COST", value_parser = cost)]
+    #[serde(default, deserialize_with = "cost_of_file")]
     pub(crate) run_cost: Option<f64>,
+    /// Most steps of the session
+    #[arg(long, value_name = "N")]
+    pub(crate) session_steps: Option<NonZeroU64>,
+    /// Most seconds of all runs of the session together
+    #[arg(long, value_name = "S")]
+    pub(crate) session_seconds: Option<NonZeroU64>,
+    /// Most tokens of the session, in and out, subagents included
+    #[arg(long, value_name = "N")]
+    pub(crate) session_tokens: Option<u64>,
+    /// Most that the session may cost
+    #[arg(long, value_name = "COST", value_parser = cost)]
+    #[serde(default, deserialize_with = "cost_of_file")]
     pub(crate) session_cost: Option<f64>,
-    /// Times that the same calls with the same outcome may follow each other; 0 does not look.
+    /// Times that the same calls with the same outcome may follow each other; 0 does not look
+    #[arg(long, value_name = "N")]
     pub(crate) repeated_steps: Option<u32>,
+}
+
+fn is_cost(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
+}
+
+fn cost(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if is_cost(value) => Ok(value),
+        _ => Err("it is a number, 0 or more".into()),
+    }
+}
+
+fn cost_of_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let value = f64::deserialize(from)?;
+    if is_cost(value) {
+        return Ok(Some(value));
+    }
+    Err(de::Error::custom("a cost is a number, 0 or more"))
+}
+
+impl LimitsFile {
+    /// Returns these limits, and where they name none, those of the other.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            max_steps: self.max_steps.or(other.max_steps),
+            run_seconds: self.run_seconds.or(other.run_seconds),
+            run_tokens: self.run_tokens.or(other.run_tokens),
+            run_cost: self.run_cost.or(other.run_cost),
+            session_steps: self.session_steps.or(other.session_steps),
+            session_seconds: self.session_seconds.or(other.session_seconds),
+            session_tokens: self.session_tokens.or(other.session_tokens),
+            session_cost: self.session_cost.or(other.session_cost),
+            repeated_steps: self.repeated_steps.or(other.repeated_steps),
+        }
+    }
 }
 
 impl From<LimitsFile> for RunLimits {
     fn from(file: LimitsFile) -> Self {
         let standard = Self::default();
+        let time = |seconds: NonZeroU64| Duration::from_secs(seconds.get());
         Self {
-            time: file
-                .run_seconds
-                .map(|seconds| Duration::from_secs(seconds.get())),
+            steps: file.max_steps.map(NonZeroU32::get),
+            time: file.run_seconds.map(time),
             run_tokens: file.run_tokens,
-            session_tokens: file.session_tokens,
             run_cost: file.run_cost,
+            session_steps: file.session_steps.map(NonZeroU64::get),
+            session_time: file.session_seconds.map(time),
+            session_tokens: file.session_tokens,
             session_cost: file.session_cost,
             repeated_steps: match file.repeated_steps {
                 Some(0) => None,
@@ -270,6 +392,13 @@ impl Settings {
     pub(crate) fn servers(&self) -> Outcome<Vec<ServerConfig>> {
         let wrong = |error: ConfigError| Failure::new("config", error.to_string());
         self.file.servers().map_err(wrong)
+    }
+
+    /// Returns the address of the collector that spans are sent to.
+    pub(crate) fn otlp(&self) -> Option<&str> {
+        let flag = self.flags.otlp.as_ref();
+        flag.or(self.file.telemetry.otlp.as_ref())
+            .map(String::as_str)
     }
 
     /// Returns what models cost.
@@ -427,7 +556,8 @@ mod tests {
     #[test]
     fn limits_prices_and_what_a_provider_is_asked_are_read() {
         let file = parse_file(
-            "[limits]\nrun_seconds = 60\nrepeated_steps = 0\n\
+            "[limits]\nrun_seconds = 60\nrepeated_steps = 0\nmax_steps = 7\nsession_cost = 2\n\
+             session_seconds = 90\nsession_steps = 9\n\
              [models.\"a/m\"]\nprice = { input = 3.0, output = 15.0 }\n\
              [providers.anthropic]\nthinking = 2048\n[providers.b]\nthinking = \"adaptive\"\n",
         )
@@ -435,12 +565,72 @@ mod tests {
         let limits = RunLimits::from(file.limits);
         assert_eq!(limits.time, Some(Duration::from_secs(60)));
         assert_eq!(limits.repeated_steps, None);
+        assert_eq!((limits.steps, limits.session_steps), (Some(7), Some(9)));
+        assert_eq!(limits.session_time, Some(Duration::from_secs(90)));
+        assert_eq!(limits.session_cost, Some(2.0));
         let price = Price::from(file.models["a/m"].price.unwrap());
         assert!((price.cached_input - 3.0).abs() < f64::EPSILON);
         let thinking = |name: &str| file.providers[name].thinking.map(Thinking::from);
         assert_eq!(thinking("anthropic"), Some(Thinking::Budget(2048)));
         assert_eq!(thinking("b"), Some(Thinking::Adaptive));
-        assert!(parse_file("[limits]\nrun_hours = 1").is_err());
+        for wrong in [
+            "run_hours = 1",
+            "max_steps = 0",
+            "run_cost = -1.0",
+            "run_cost = nan",
+        ] {
+            assert!(
+                parse_file(&format!("[limits]\n{wrong}")).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn variables_for_commands_are_named_or_the_line_is_told() {
+        let file = parse_file("[tools]\nenv = [\"JAVA_HOME\", \"CARGO_*\"]\n").unwrap();
+        assert_eq!(
+            file.tools.env,
+            Passed::parse(["JAVA_HOME", "CARGO_*"]).unwrap()
+        );
+        let (line, reason) = parse_file("[tools]\nenv = [\"*\"]\n").unwrap_err();
+        assert_eq!(line, Some(2));
+        assert!(reason.contains("`*` names no variable"), "{reason}");
+    }
+
+    #[test]
+    fn a_model_for_titles_is_named_with_its_provider_or_is_the_same() {
+        let of = |model: &str| parse_file(&format!("[titles]\nmodel = \"{model}\"\n"));
+        assert_eq!(of("same").unwrap().titles.model, Some(TitleModel::Same));
+        let named = ModelRef {
+            provider: "openai-chat".into(),
+            name: "org/m".into(),
+        };
+        assert_eq!(
+            of("openai-chat/org/m").unwrap().titles.model,
+            Some(TitleModel::Named(named))
+        );
+        for wrong in ["m", "nobody/m", "anthropic/"] {
+            let (line, reason) = of(wrong).unwrap_err();
+            assert_eq!(line, Some(2));
+            assert!(reason.contains("is no model"), "{reason}");
+        }
+        assert_eq!(parse_file("").unwrap().titles.model, None);
+    }
+
+    #[test]
+    fn flags_for_limits_come_before_the_file() {
+        let file = parse_file("[limits]\nrun_tokens = 5\nsession_tokens = 6\n").unwrap();
+        let flags = LimitsFile {
+            run_tokens: Some(9),
+            ..LimitsFile::default()
+        };
+        let both = flags.or(file.limits);
+        assert_eq!((both.run_tokens, both.session_tokens), (Some(9), Some(6)));
+        assert_eq!(cost("0.5"), Ok(0.5));
+        for wrong in ["-1", "inf", "nan", "x"] {
+            assert!(cost(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

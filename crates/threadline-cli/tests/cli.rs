@@ -29,6 +29,8 @@ mod resume;
 mod serve;
 #[path = "cli/storage.rs"]
 mod storage;
+#[path = "cli/telemetry.rs"]
+mod telemetry;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/verbs.rs"]

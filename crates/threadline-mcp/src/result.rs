@@ -46,6 +46,7 @@ pub(crate) async fn output(answer: Value, session: Option<&CallSession>) -> Tool
     ToolOutput {
         content: reader.parts,
         outcome,
+        blobs: Vec::new(),
     }
 }
 

@@ -78,7 +78,12 @@ pub(crate) async fn start(
     let mut command_line: Vec<OsString> = vec![command.into()];
     command_line.extend(args.iter().map(OsString::from));
     // The list that commands have, and what the person set for this server, secrets included.
-    let mut variables = threadline_sandbox::environment(std::env::vars_os(), &[], None);
+    let mut variables = threadline_sandbox::environment(
+        std::env::vars_os(),
+        &threadline_sandbox::Passed::default(),
+        &[],
+        None,
+    );
     for (name, value) in env {
         let value = expand(value, &own_variable)?;
         variables.retain(|(held, _)| held != name.as_str());

@@ -8,6 +8,37 @@ use threadline_session::{HistoryItem, Request, payload::ContentPart};
 
 use crate::limits;
 
+/// Says why bytes cannot be shown to models as an image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// They are no image of a kind that all providers accept.
+    #[error("it is no PNG, JPEG, GIF or WebP")]
+    Kind,
+    /// There are too many of them.
+    #[error(
+        "it has {bytes} bytes, and an image may have {}",
+        limits::MAX_IMAGE_BYTES
+    )]
+    TooLarge {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// The text that they come in is not base64.
+    #[error("its data is not base64: {reason}")]
+    Base64 {
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// They are an image of another kind than they are said to be.
+    #[error("it is said to be {named}, and its bytes are {found}")]
+    MediaType {
+        /// What was said.
+        named: String,
+        /// What they are.
+        found: &'static str,
+    },
+}
+
 /// Bytes of images by the BLAKE3 of the blob that holds them.
 ///
 /// A request names its images by hash, because the log does. Who calls a provider looks the bytes
@@ -44,13 +75,46 @@ impl Images {
         wanted
     }
 
-    /// Returns the media type of an image that providers can be shown, as its first bytes tell;
-    /// `None` for anything else, and for what is over the limit of [`MAX_IMAGE_BASE64_BYTES`].
+    /// Returns the media type of an image that providers can be shown, as its first bytes tell.
     ///
-    /// [`MAX_IMAGE_BASE64_BYTES`]: crate::limits::MAX_IMAGE_BASE64_BYTES
+    /// # Errors
+    /// [`ImageError::Kind`] and [`ImageError::TooLarge`].
+    pub fn check(bytes: &[u8]) -> Result<&'static str, ImageError> {
+        let kind = kind(bytes).ok_or(ImageError::Kind)?;
+        if !fits(bytes) {
+            return Err(ImageError::TooLarge { bytes: bytes.len() });
+        }
+        Ok(kind)
+    }
+
+    /// Returns whether bytes begin like an image of a kind that providers can be shown.
     #[must_use]
-    pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
-        kind(bytes).filter(|_| fits(bytes))
+    pub fn is_image(start: &[u8]) -> bool {
+        kind(start).is_some()
+    }
+
+    /// Reads an image that somebody sends as text: checks that it can be shown, and that it is of
+    /// the kind that it is said to be.
+    ///
+    /// # Errors
+    /// [`ImageError`].
+    pub fn decode(media_type: &str, base64: &str) -> Result<Vec<u8>, ImageError> {
+        // Told before it is decoded: nobody can make this side hold more than what was sent.
+        if base64.len() > limits::MAX_IMAGE_BASE64_BYTES {
+            let bytes = base64.len() / 4 * 3;
+            return Err(ImageError::TooLarge { bytes });
+        }
+        let bytes = STANDARD
+            .decode(base64)
+            .map_err(|error| ImageError::Base64 {
+                reason: error.to_string(),
+            })?;
+        let found = Self::check(&bytes)?;
+        if media_type != found {
+            let named = media_type.chars().take(limits::MAX_PATH_CHARS).collect();
+            return Err(ImageError::MediaType { named, found });
+        }
+        Ok(bytes)
     }
 
     /// Adds an image.
@@ -89,7 +153,7 @@ pub(crate) enum Shown {
 }
 
 fn fits(bytes: &[u8]) -> bool {
-    bytes.len().div_ceil(3) * 4 <= limits::MAX_IMAGE_BASE64_BYTES
+    bytes.len() <= limits::MAX_IMAGE_BYTES
 }
 
 /// Tells the four kinds that all providers accept by their first bytes.
@@ -150,8 +214,39 @@ mod tests {
     }
 
     #[test]
+    fn an_image_sent_as_text_is_base64_of_the_kind_that_it_is_said_to_be() {
+        let png = b"\x89PNG\r\n\x1a\n123";
+        let text = STANDARD.encode(png);
+        assert_eq!(Images::decode("image/png", &text).unwrap(), png);
+        for (named, text, wanted) in [
+            ("image/jpeg", text.as_str(), "said to be image/jpeg"),
+            ("image/png", "QUJD", "no PNG"),
+            ("image/png", "iVBOR?==", "not base64"),
+            ("image/png", &text[..text.len() - 1], "not base64"),
+            ("image/png", "", "no PNG"),
+        ] {
+            let error = Images::decode(named, text).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+        }
+        let mut largest = b"GIF89a".to_vec();
+        largest.resize(limits::MAX_IMAGE_BYTES, 0);
+        assert!(Images::decode("image/gif", &STANDARD.encode(&largest)).is_ok());
+        largest.push(0);
+        assert!(matches!(
+            Images::decode("image/gif", &STANDARD.encode(&largest)),
+            Err(ImageError::TooLarge { .. })
+        ));
+        assert_eq!(
+            Images::check(&largest),
+            Err(ImageError::TooLarge {
+                bytes: largest.len()
+            })
+        );
+    }
+
+    #[test]
     fn an_image_at_the_limit_is_shown_and_one_byte_more_is_not() {
-        let largest = limits::MAX_IMAGE_BASE64_BYTES / 4 * 3;
+        let largest = limits::MAX_IMAGE_BYTES;
         let mut bytes = b"GIF89a".to_vec();
         bytes.resize(largest, 0);
         assert_eq!(shown(bytes.clone()), "image/gif");

@@ -37,6 +37,6 @@ pub use config::{ConfigError, ProviderConfig, Secret, Thinking, build, key_varia
 pub use detect::{OLLAMA_URL, detect, detect_ollama};
 pub use error::ModelError;
 pub use http::client as http_client;
-pub use images::Images;
+pub use images::{ImageError, Images};
 pub use provider::{Completion, ModelEvent, ModelStream, PROVIDERS, Provider};
 pub use reject::{RejectedKind, Rejection};

@@ -37,6 +37,9 @@ pub const MAX_LONG_CALL_ID_CHARS: usize = 64;
 /// and refuses more than 5 MiB; the others accept more.
 pub const MAX_IMAGE_BASE64_BYTES: usize = 5 << 20;
 
+/// The same in bytes of the image itself (3.75 MiB).
+pub const MAX_IMAGE_BYTES: usize = MAX_IMAGE_BASE64_BYTES / 4 * 3;
+
 /// Most tokens of an answer when nothing is configured and the dialect must name a number. Every
 /// model that Anthropic serves today can write as many.
 pub const MAX_OUTPUT_TOKENS: u32 = 32_000;

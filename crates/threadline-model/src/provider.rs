@@ -42,6 +42,13 @@ pub trait Provider: Send + Sync {
         self.stream(request)
     }
 
+    /// Sends a request whose answer need not be longer than some tokens, nor thought about, where
+    /// the provider can be told so, and streams the answer as [`stream`](Self::stream) does.
+    fn stream_short(&self, request: Request, max_tokens: u32) -> ModelStream {
+        let _ = max_tokens;
+        self.stream(request)
+    }
+
     /// Sends the request and streams the answer.
     ///
     /// A good stream ends with exactly one [`ModelEvent::Done`]; a bad one with exactly one error.

@@ -282,6 +282,7 @@ fn garbled(id: SessionId, updated_at: u64) -> CatalogueRow {
         summary: SessionSummary {
             id,
             title: None,
+            made_title: None,
             first_prompt: None,
             created_at: 0,
             updated_at,
@@ -291,6 +292,7 @@ fn garbled(id: SessionId, updated_at: u64) -> CatalogueRow {
             cwd: String::new(),
             model: None,
             usage: Usage::default(),
+            subagent_usage: Usage::default(),
             bytes: 0,
             archived: false,
             pinned: false,

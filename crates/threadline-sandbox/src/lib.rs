@@ -23,7 +23,7 @@ mod plan;
 mod policy;
 mod sandbox;
 
-pub use env::{environment, is_secret};
+pub use env::{Passed, PassedError, environment, is_secret};
 pub use error::Error;
 pub use launcher::{FAILED, VERB, launcher_main};
 pub use names::{Protected, protected_name};

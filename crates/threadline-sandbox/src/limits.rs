@@ -6,6 +6,8 @@ pub const POLICY_BYTES: usize = 64 * 1024;
 /// `target` and `node_modules` not counted. In a larger one no command is run: entries that a
 /// command has made must not hide a name from the next one.
 pub const SEARCHED_ENTRIES: usize = 500_000;
+/// Longest name of a variable that is passed to commands, in bytes.
+pub const VARIABLE_BYTES: usize = 255;
 /// Most Landlock rules of one command.
 pub const RULES: usize = 50_000;
 /// Most symbolic links followed while one path is resolved, as in the kernel.

@@ -51,6 +51,8 @@ codes! {
     BadCursor = "bad_cursor", BAD_REQUEST;
     /// The task says nothing.
     EmptyTask = "empty_task", BAD_REQUEST;
+    /// An image cannot be shown to a model, or there are too many.
+    BadImage = "bad_image", BAD_REQUEST;
     /// The provider is not set up.
     UnknownProvider = "unknown_provider", BAD_REQUEST;
     /// No valid token.
@@ -269,7 +271,7 @@ fn start_code(error: &StartError) -> Code {
         StartError::MissingFolder { .. } => Code::MissingFolder,
         StartError::TooManyGrants => Code::GrantsFull,
         StartError::UnknownProvider { .. } => Code::UnknownProvider,
-        StartError::Image { .. } => Code::InvalidInput,
+        StartError::Image { .. } | StartError::ManyImages { .. } => Code::BadImage,
         StartError::Blob(BlobError::Backend(error)) => storage_code(error),
         StartError::Blob(_) | StartError::Internal(_) => Code::Internal,
     }
@@ -297,6 +299,8 @@ impl From<StartError> for Problem {
         };
         match error {
             StartError::EmptyTask => problem.at("task"),
+            StartError::Image { number, .. } => problem.at(format!("images[{}]", number - 1)),
+            StartError::ManyImages { .. } => problem.at("images"),
             StartError::UnknownProvider { .. } => problem.at("model"),
             _ => problem,
         }
@@ -462,6 +466,7 @@ mod tests {
             StartError::Create(CreateError::AlreadyExists { id }),
             StartError::Append(AppendError::Poisoned { reason: "x".into() }),
             StartError::MissingFolder { path: "x".into() },
+            StartError::ManyImages { images: 21 },
             StartError::UnknownProvider {
                 provider: "x".into(),
                 known: vec![],

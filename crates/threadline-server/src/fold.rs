@@ -166,6 +166,7 @@ impl Fold {
             reason,
             answer: turn.answer(),
             usage: turn.head.usage,
+            subagent_usage: turn.head.subagent_usage,
             durable_seq,
         })
     }

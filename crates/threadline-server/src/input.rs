@@ -6,7 +6,10 @@ use axum::{
     http::{HeaderMap, header, request::Parts},
 };
 use serde_json::{Map, Value};
-use threadline_agent::{Allow, Answer, QueueInput, RunInput, policy::CommandPrefix};
+use threadline_agent::{
+    Allow, Answer, QueueInput, RunInput, limits::MAX_IMAGES, policy::CommandPrefix,
+};
+use threadline_model::Images;
 use threadline_session::{
     SessionId,
     limits::MAX_KEY_BYTES,
@@ -16,8 +19,10 @@ use threadline_store::{SessionStatus, SummaryPatch};
 
 use crate::{
     error::{Code, Problem},
-    limits::{BODY_BYTES, MAX_COMMENT_BYTES, MAX_MODEL_BYTES, MAX_TEMPERATURE},
+    limits::{BODY_BYTES, IMAGE_BODY_BYTES, MAX_COMMENT_BYTES, MAX_MODEL_BYTES, MAX_TEMPERATURE},
 };
+
+pub(crate) mod limits;
 
 /// The fields of a JSON object that are still to be read.
 pub(crate) struct Fields(Map<String, Value>);
@@ -123,6 +128,68 @@ impl Fields {
     }
 }
 
+fn too_large(most: usize) -> Problem {
+    Problem::new(Code::TooLarge, format!("the body is over {most} bytes"))
+}
+
+/// Takes the images, and holds what is left of the body to the limit of all bodies.
+fn images(fields: &mut Fields, body: usize) -> Result<Option<Vec<Vec<u8>>>, Problem> {
+    let images = match fields.take("images") {
+        None => None,
+        Some(Value::Array(images)) => Some(images),
+        Some(other) => return Err(wrong("images", "an array of objects", &other)),
+    };
+    let data = |image: &Value| image["data"].as_str().map_or(0, str::len);
+    let held: usize = images.iter().flatten().map(data).sum();
+    if body.saturating_sub(held) > BODY_BYTES {
+        let detail = format!("the body is over {BODY_BYTES} bytes, the data of images not counted");
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
+    let Some(images) = images else {
+        return Ok(None);
+    };
+    if images.len() > MAX_IMAGES {
+        let detail = format!(
+            "`images` has {}, and {MAX_IMAGES} are allowed",
+            images.len()
+        );
+        return Err(Problem::new(Code::BadImage, detail).at("images"));
+    }
+    let read = images.into_iter().enumerate().map(|(at, value)| {
+        let name = format!("images[{at}]");
+        image(&name, value)
+    });
+    read.collect::<Result<_, _>>().map(Some)
+}
+
+fn image(name: &str, value: Value) -> Result<Vec<u8>, Problem> {
+    let map = match value {
+        Value::Object(map) => map,
+        other => return Err(wrong(name, "an object", &other)),
+    };
+    let known = ["mediaType", "data"];
+    if let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) {
+        let field = format!("{name}.{key}");
+        return Err(
+            Problem::field(&field, format!("`{field}` is not a field of an image"))
+                .hint("the fields are mediaType, data"),
+        );
+    }
+    let text = |key: &str| {
+        let field = format!("{name}.{key}");
+        match map.get(key) {
+            Some(Value::String(text)) => Ok(text.as_str()),
+            Some(other) => Err(wrong(&field, "a string", other)),
+            None => Err(missing(&field)),
+        }
+    };
+    Images::decode(text("mediaType")?, text("data")?).map_err(|error| {
+        Problem::new(Code::BadImage, format!("`{name}` cannot be used: {error}"))
+            .at(name)
+            .hint("make it smaller, or save it as PNG or JPEG")
+    })
+}
+
 fn missing(name: &str) -> Problem {
     Problem::field(name, format!("`{name}` is missing"))
 }
@@ -184,8 +251,12 @@ impl AgentInput {
                 "sessionId",
                 "idempotencyKey",
                 "allowCommands",
+                "images",
+                "limits",
             ],
         )?;
+        let images = images(&mut fields, body.len())?.unwrap_or_default();
+        let limits = limits::read(&mut fields)?;
         let task = fields.text("task")?.ok_or_else(|| missing("task"))?;
         if task.trim().is_empty() {
             return Err(Problem::field("task", "`task` must say something"));
@@ -200,7 +271,7 @@ impl AgentInput {
             })?),
         };
         let run = RunInput {
-            images: Vec::new(),
+            images,
             task,
             goal: fields.text("goal")?,
             context: fields.text("context")?,
@@ -210,7 +281,8 @@ impl AgentInput {
             sandbox_mode: fields.choice("sandboxMode", &SANDBOXES)?,
             idempotency_key: fields.short_text("idempotencyKey", MAX_KEY_BYTES)?,
             cwd: None,
-            max_steps: None,
+            max_steps: limits.and_then(|limits| limits.steps),
+            limits,
             allow: allowed(&mut fields)?,
             confined: false,
         };
@@ -316,11 +388,13 @@ pub(crate) fn rewind_to(body: &[u8]) -> Result<u64, Problem> {
 
 /// Reads a message for the queue.
 pub(crate) fn queue(body: &[u8]) -> Result<QueueInput, Problem> {
-    let mut fields = Fields::parse(body, &["text", "delivery", "messageId"])?;
+    let mut fields = Fields::parse(body, &["text", "images", "delivery", "messageId"])?;
+    let images = images(&mut fields, body.len())?;
     let text = fields.text("text")?.ok_or_else(|| missing("text"))?;
     let delivery = fields.choice("delivery", &DELIVERIES)?.unwrap_or_default();
     Ok(QueueInput {
         text,
+        images,
         delivery,
         message_id: fields.text("messageId")?,
     })
@@ -499,8 +573,12 @@ where
     }
 }
 
-/// A whole body within the limit.
-pub(crate) struct Body(pub(crate) Bytes);
+/// A whole body within a limit in bytes. A route whose limit is higher than that of all routes has
+/// to lift that one too.
+pub(crate) struct Body<const MOST: usize = BODY_BYTES>(pub(crate) Bytes);
+
+/// A body that may hold images.
+pub(crate) type ImageBody = Body<IMAGE_BODY_BYTES>;
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers
@@ -511,23 +589,17 @@ fn declared_length(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl<S: Send + Sync, const MOST: usize> FromRequest<S> for Body<MOST> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let too_large = || {
-            Problem::new(
-                Code::TooLarge,
-                format!("the body is over {BODY_BYTES} bytes"),
-            )
-        };
         // Said before the body is sent, when the client tells its length.
-        if declared_length(request.headers()).is_some_and(|length| length > BODY_BYTES as u64) {
-            return Err(too_large());
+        if declared_length(request.headers()).is_some_and(|length| length > MOST as u64) {
+            return Err(too_large(MOST));
         }
         match Bytes::from_request(request, state).await {
             Ok(bytes) => Ok(Self(bytes)),
-            Err(rejection) if rejection.status() == Code::TooLarge.status() => Err(too_large()),
+            Err(rejection) if rejection.status() == Code::TooLarge.status() => Err(too_large(MOST)),
             Err(rejection) => Err(Problem::new(Code::InvalidInput, rejection.body_text())),
         }
     }

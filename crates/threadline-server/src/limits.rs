@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Most bytes of a request's body (1 MiB).
 pub const BODY_BYTES: usize = 1 << 20;
 
+/// Most bytes of a body that may hold images (32 MiB). What is not their data is still held to
+/// [`BODY_BYTES`].
+pub const IMAGE_BODY_BYTES: usize = 32 << 20;
+
 /// How often a silent event stream sends a comment, so that nobody in between gives it up.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 

@@ -12,7 +12,7 @@ use crate::{
     auth::Caller,
     error::{Code, Problem},
     grants,
-    input::{self, Body, DecisionInput, Params, Path},
+    input::{self, Body, DecisionInput, Params, Path, limits},
     runs,
     state::Shared,
 };
@@ -125,6 +125,7 @@ pub(crate) struct Config {
     demonstration: bool,
     defaults: PolicyPair,
     ceiling: PolicyPair,
+    limits: limits::Shown,
 }
 
 /// `GET /api/agent/config`
@@ -149,6 +150,7 @@ pub(crate) async fn config(State(shared): State<Shared>) -> Json<Config> {
         // What a turn without a policy really runs under.
         defaults: pair(threadline_agent::policy::narrow(defaults, shared.ceiling)),
         ceiling: pair(shared.ceiling),
+        limits: (&config.limits).into(),
     })
 }
 

@@ -16,6 +16,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use threadline_agent::{Counts, limits::SYNC_BUCKETS_MS};
+
 use crate::state::Shared;
 
 /// Counts what happens.
@@ -44,7 +46,7 @@ impl Metrics {
         *requests.entry((route.to_owned(), class)).or_default() += 1;
     }
 
-    fn text(&self, running: usize, version: &str) -> String {
+    fn text(&self, running: usize, version: &str, counts: &Counts) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: u64| {
             let _ = writeln!(
@@ -91,8 +93,66 @@ impl Metrics {
                 "threadline_http_requests_total{{route=\"{route}\",status=\"{class}xx\"}} {count}"
             );
         }
+        agents(&mut text, counts);
         text
     }
+}
+
+/// Writes what the agents have counted.
+fn agents(text: &mut String, counts: &Counts) {
+    for (name, label, help, words) in [
+        (
+            "threadline_runs_ended_total",
+            "reason",
+            "Runs that have ended, by reason.",
+            &counts.runs,
+        ),
+        (
+            "threadline_model_calls_total",
+            "outcome",
+            "Model calls of steps, by ok or the code of the error.",
+            &counts.model_calls,
+        ),
+        (
+            "threadline_tokens_total",
+            "kind",
+            "Tokens of model calls; input and output have the other kinds in them.",
+            &counts.tokens,
+        ),
+        (
+            "threadline_tool_calls_total",
+            "outcome",
+            "Tool calls, by outcome.",
+            &counts.tool_calls,
+        ),
+    ] {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
+        for (word, count) in words {
+            let _ = writeln!(text, "{name}{{{label}=\"{word}\"}} {count}");
+        }
+    }
+    let _ = writeln!(
+        text,
+        "# HELP threadline_model_retries_total Attempts of model calls that were followed by \
+         another.\n# TYPE threadline_model_retries_total counter\n\
+         threadline_model_retries_total {}",
+        counts.model_retries
+    );
+    let name = "threadline_sync_seconds";
+    let _ = writeln!(
+        text,
+        "# HELP {name} Time of appends that were on stable storage on return.\n\
+         # TYPE {name} histogram"
+    );
+    for (most, count) in SYNC_BUCKETS_MS.iter().zip(counts.syncs.buckets) {
+        let most = *most as f64 / 1000.0;
+        let _ = writeln!(text, "{name}_bucket{{le=\"{most}\"}} {count}");
+    }
+    let (sum, count) = (counts.syncs.sum.as_secs_f64(), counts.syncs.count);
+    let _ = writeln!(
+        text,
+        "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}"
+    );
 }
 
 /// Counts a request under its route's template, so that ids do not become labels.
@@ -110,9 +170,9 @@ pub(crate) async fn count(State(shared): State<Shared>, request: Request, next: 
 
 /// `GET /metrics`
 pub(crate) async fn show(State(shared): State<Shared>) -> Response {
-    let text = shared
-        .metrics
-        .text(shared.agents.runs().len(), &shared.version);
+    let counts = shared.agents.config().counters.counts();
+    let running = shared.agents.runs().len();
+    let text = shared.metrics.text(running, &shared.version, &counts);
     (
         [(
             header::CONTENT_TYPE,

@@ -3,11 +3,14 @@
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use threadline_agent::{Run, RunInput};
-use threadline_session::{RunId, payload::Delivery};
+use threadline_session::{
+    RunId,
+    payload::{ContentPart, Delivery},
+};
 
 use crate::{
     error::Problem,
-    input::{self, Body, Path},
+    input::{self, ImageBody, Path},
     runs,
     state::Shared,
 };
@@ -17,7 +20,16 @@ use crate::{
 pub(crate) struct Waiting {
     message_id: String,
     text: String,
+    images: Vec<Image>,
     delivery: Delivery,
+}
+
+/// An image of a message that waits.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Image {
+    media_type: String,
+    blob: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,20 +65,31 @@ pub(crate) async fn show(
         .map(|queued| Waiting {
             message_id: queued.message_id,
             text: threadline_session::payload::plain_text(&queued.content),
+            images: queued.content.iter().filter_map(image).collect(),
             delivery: queued.delivery,
         })
         .collect();
     Ok(Json(Queue { messages }))
 }
 
+fn image(part: &ContentPart) -> Option<Image> {
+    match part {
+        ContentPart::Image { media_type, blob } => Some(Image {
+            media_type: media_type.clone(),
+            blob: blob.clone(),
+        }),
+        ContentPart::Text { .. } | ContentPart::Unknown => None,
+    }
+}
+
 /// `POST /api/agent/sessions/{id}/queue`
 pub(crate) async fn add(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    Body(body): Body,
+    body: ImageBody,
 ) -> Result<(StatusCode, Json<Queued>), Problem> {
     let id = input::session_id(id)?;
-    let message = input::queue(&body)?;
+    let message = input::queue(&body.0)?;
     shared.open()?;
     let mut run = RunInput::default();
     runs::bound(&shared, Some(&id), &mut run).await?;

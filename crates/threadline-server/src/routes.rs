@@ -1,10 +1,13 @@
 //! The table of all routes: what the router serves and what the OpenAPI document says.
 
-use axum::routing::{MethodRouter, delete, get, patch, post};
+use axum::{
+    extract::DefaultBodyLimit,
+    routing::{MethodRouter, delete, get, patch, post},
+};
 
 use crate::{
-    branches, error::Code, events, grants, meta, metrics, openapi, queue, runs, sessions,
-    state::Shared,
+    branches, error::Code, events, grants, limits::IMAGE_BODY_BYTES, meta, metrics, openapi, queue,
+    runs, sessions, state::Shared,
 };
 
 /// What an answer's body is.
@@ -103,6 +106,13 @@ impl Route {
         self
     }
 
+    /// The same for a body that may hold images, and therefore be longer than others.
+    fn body_with_images(mut self, schema: &'static str) -> Self {
+        self.handler = self.handler.layer(DefaultBodyLimit::max(IMAGE_BODY_BYTES));
+        self.errors.push(Code::BadImage);
+        self.body(schema)
+    }
+
     fn errors(mut self, codes: &[Code]) -> Self {
         self.errors.extend_from_slice(codes);
         self
@@ -141,7 +151,7 @@ fn running() -> Vec<Route> {
             ),
             (200, Content::Events),
         )
-        .body("AgentInput")
+        .body_with_images("AgentInput")
         .errors(&[Code::PolicyCeiling]),
         Route::new(
             ("post", "/api/agent"),
@@ -153,7 +163,7 @@ fn running() -> Vec<Route> {
             ),
             (200, Content::Json("RunResult")),
         )
-        .body("AgentInput")
+        .body_with_images("AgentInput")
         .errors(&[
             Code::PolicyCeiling,
             Code::UnknownProvider,
@@ -370,7 +380,7 @@ fn queueing() -> Vec<Route> {
             ),
             (202, Content::Json("Queued")),
         )
-        .body("QueueInput")
+        .body_with_images("QueueInput")
         .errors(&[
             Code::EmptyTask,
             Code::TooLarge,

@@ -20,7 +20,7 @@ use crate::{
     error::{Code, Problem},
     fold::{Fold, Seen, Watcher},
     grants,
-    input::{AgentInput, Body},
+    input::{AgentInput, ImageBody, limits},
     sse::{self, Frames},
     state::{Shared, State as Inside},
 };
@@ -29,10 +29,10 @@ use crate::{
 pub(crate) async fn stream(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    Body(body): Body,
+    body: ImageBody,
 ) -> Result<Response, Problem> {
-    let mut input = AgentInput::parse(&body)?;
-    check_ceiling(&input.run, &shared)?;
+    let mut input = AgentInput::parse(&body.0)?;
+    check_ceiling(&shared, &input.run)?;
     for allow in &mut input.run.allow {
         caller.name().clone_into(&mut allow.by);
     }
@@ -105,11 +105,14 @@ async fn repeated(
 }
 
 /// Refuses what asks for more than the server allows.
-fn check_ceiling(input: &RunInput, shared: &Inside) -> Result<(), Problem> {
-    let ceiling = shared.ceiling;
+fn check_ceiling(shared: &Inside, input: &RunInput) -> Result<(), Problem> {
+    if let Some(limits) = &input.limits {
+        limits::check(limits, &shared.agents.config().limits)?;
+    }
     if !input.allow.is_empty() {
         grants::check_ceiling(shared, "allowCommands")?;
     }
+    let ceiling = shared.ceiling;
     let policy = input.approval_policy.filter(|p| {
         widens(
             (ceiling.0, SandboxMode::ReadOnly),
@@ -312,6 +315,8 @@ pub(crate) struct RunResult {
     answer: String,
     reason: EndReason,
     usage: Usage,
+    #[serde(skip_serializing_if = "Usage::is_zero")]
+    subagent_usage: Usage,
 }
 
 /// `POST /api/agent`
@@ -320,13 +325,13 @@ pub(crate) struct RunResult {
 /// the run but the caller, so it ends when the caller goes.
 pub(crate) async fn once(
     State(shared): State<Shared>,
-    Body(body): Body,
+    body: ImageBody,
 ) -> Result<Json<RunResult>, Problem> {
     let AgentInput {
         session: _,
         mut run,
-    } = AgentInput::parse(&body)?;
-    check_ceiling(&run, &shared)?;
+    } = AgentInput::parse(&body.0)?;
+    check_ceiling(&shared, &run)?;
     shared.open()?;
     bound(&shared, None, &mut run).await?;
     run.idempotency_key = None;
@@ -348,6 +353,7 @@ pub(crate) async fn once(
         answer: outcome.answer,
         reason: outcome.reason,
         usage: outcome.usage,
+        subagent_usage: outcome.subagent_usage,
     }))
 }
 
@@ -377,5 +383,6 @@ fn stateless(agents: &Agents) -> Agents {
     config.denied.extend(agents.store().private_paths());
     config.store = None;
     config.approver = Approver::Nobody;
+    config.titles = None;
     Agents::new(config)
 }

@@ -73,7 +73,37 @@ pub(crate) fn all() -> Map<String, Value> {
         .collect()
 }
 
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
 type Named = Vec<(&'static str, Value)>;
+
+/// The limits of a run; `null` is none.
+fn limits(mark: &str) -> Value {
+    let count = || json!({"type": "integer", "minimum": 1});
+    let amount = || json!({"type": "number", "minimum": 0});
+    let fields = [
+        ("maxSteps", count()),
+        (
+            "maxSeconds",
+            if mark.is_empty() { amount() } else { count() },
+        ),
+        ("maxTokens", if mark.is_empty() { whole() } else { count() }),
+        ("maxCost", amount()),
+        ("maxSessionSteps", count()),
+        (
+            "maxSessionSeconds",
+            if mark.is_empty() { amount() } else { count() },
+        ),
+        (
+            "maxSessionTokens",
+            if mark.is_empty() { whole() } else { count() },
+        ),
+        ("maxSessionCost", amount()),
+    ];
+    let named = fields.map(|(name, schema)| (format!("{name}{mark}"), or_null(schema)));
+    let named: Vec<_> = named.iter().map(|(n, s)| (n.as_str(), s.clone())).collect();
+    object(&named)
+}
 
 fn inputs() -> Named {
     let mut patch = object(&[
@@ -101,6 +131,8 @@ fn inputs() -> Named {
                 ("sessionId?", or_null(text())),
                 ("idempotencyKey?", or_null(text())),
                 ("allowCommands?", or_null(list(is("Prefix")))),
+                ("images?", or_null(list(is("ImageInput")))),
+                ("limits?", or_null(is("LimitsInput"))),
             ]),
         ),
         ("SummaryPatch", patch),
@@ -110,8 +142,20 @@ fn inputs() -> Named {
             "QueueInput",
             object(&[
                 ("text", text()),
+                ("images?", or_null(list(is("ImageInput")))),
                 ("delivery?", is("Delivery")),
                 ("messageId?", text()),
+            ]),
+        ),
+        ("LimitsInput", limits("?")),
+        (
+            "ImageInput",
+            object(&[
+                ("mediaType", one_of(&IMAGE_TYPES)),
+                (
+                    "data",
+                    json!({"type": "string", "contentEncoding": "base64"}),
+                ),
             ]),
         ),
         ("Delivery", one_of(&["after_turn", "next_step"])),
@@ -158,6 +202,14 @@ fn summaries() -> Named {
             object(&[
                 ("id", text()),
                 ("title", or_null(text())),
+                (
+                    "madeTitle?",
+                    object(&[
+                        ("text", text()),
+                        ("model", is("Model")),
+                        ("usage", is("Usage")),
+                    ]),
+                ),
                 ("firstPrompt", or_null(text())),
                 ("createdAt", whole()),
                 ("updatedAt", whole()),
@@ -167,6 +219,7 @@ fn summaries() -> Named {
                 ("cwd", text()),
                 ("model", or_null(is("Model"))),
                 ("usage", is("Usage")),
+                ("subagentUsage?", is("Usage")),
                 ("bytes", whole()),
                 ("archived", boolean()),
                 ("pinned", boolean()),
@@ -229,6 +282,7 @@ fn head_fields() -> Vec<(&'static str, Value)> {
         ),
         ("reason", or_null(is("Reason"))),
         ("usage", is("Usage")),
+        ("subagentUsage?", is("Usage")),
     ]
 }
 
@@ -250,10 +304,12 @@ fn read_model() -> Named {
                         "error",
                         "max_steps",
                         "max_tokens",
+                        "limit",
                         "interrupted",
                     ]),
                 ),
                 ("code?", text()),
+                ("limit?", text()),
                 ("message?", text()),
             ]),
         ),
@@ -558,6 +614,7 @@ fn rest() -> Named {
                 ("answer", text()),
                 ("reason", is("Reason")),
                 ("usage", is("Usage")),
+                ("subagentUsage?", is("Usage")),
             ]),
         ),
         ("Cancelled", object(&[("runId", text())])),
@@ -577,6 +634,10 @@ fn rest() -> Named {
                 list(object(&[
                     ("messageId", text()),
                     ("text", text()),
+                    (
+                        "images",
+                        list(object(&[("mediaType", text()), ("blob", text())])),
+                    ),
                     ("delivery", is("Delivery")),
                 ])),
             )]),
@@ -623,6 +684,7 @@ fn rest() -> Named {
                 ("demonstration", boolean()),
                 ("defaults", bounds()),
                 ("ceiling", bounds()),
+                ("limits", limits("")),
             ]),
         ),
         ("Health", object(&[("status", text()), ("version", text())])),

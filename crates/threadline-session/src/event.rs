@@ -18,6 +18,7 @@ pub mod types {
     pub const TOOL_START: &str = "tool/start";
     pub const TOOL_OUTPUT: &str = "tool/output";
     pub const TOOL_RESULT: &str = "tool/result";
+    pub const SUBAGENT_USAGE: &str = "subagent/usage";
     pub const APPROVAL_ASKED: &str = "approval/asked";
     pub const APPROVAL_DECIDED: &str = "approval/decided";
     pub const APPROVAL_GRANTED: &str = "approval/granted";

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::surrogates::replace_lone_surrogates;
 pub use crate::vocabulary::PayloadError;
-use crate::{OsPath, RunId};
+use crate::{OsPath, RunId, SessionId};
 
 /// How much the agent may do without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +79,10 @@ pub enum RunLimit {
     Time,
     /// Tokens of the run.
     RunTokens,
+    /// Steps of the session.
+    SessionSteps,
+    /// Time of all runs of the session together.
+    SessionTime,
     /// Tokens of the session.
     SessionTokens,
     /// Cost of the run.
@@ -196,6 +200,30 @@ impl Usage {
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.cached_input_tokens = sum(self.cached_input_tokens, other.cached_input_tokens);
         self.reasoning_tokens = sum(self.reasoning_tokens, other.reasoning_tokens);
+    }
+
+    /// Returns what is left when a part is taken out.
+    #[must_use]
+    pub fn minus(&self, part: &Self) -> Self {
+        let sub = |a: Option<u64>, b: Option<u64>| a.map(|a| a.saturating_sub(b.unwrap_or(0)));
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(part.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(part.output_tokens),
+            cached_input_tokens: sub(self.cached_input_tokens, part.cached_input_tokens),
+            reasoning_tokens: sub(self.reasoning_tokens, part.reasoning_tokens),
+        }
+    }
+
+    /// Returns the tokens of requests and answers together.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Returns whether nothing was counted.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.tokens() == 0
     }
 }
 
@@ -572,6 +600,18 @@ pub struct ToolResult {
     /// Whether recovery wrote it instead of the tool.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
+}
+
+/// `subagent/usage`: what a child session has used, its own children included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubagentUsage {
+    /// The child.
+    pub session_id: SessionId,
+    /// Tokens that it has used since it began.
+    pub usage: Usage,
+    /// What of them no earlier event of this session tells of.
+    pub added: Usage,
 }
 
 /// `approval/asked`

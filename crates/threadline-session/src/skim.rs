@@ -259,13 +259,13 @@ impl Transcript {
                 let Some(start) = line.parse::<TurnStart>() else {
                     return false;
                 };
-                self.turn_start(seq, start);
+                self.turn_start(seq, line.time, start);
             }
             Kind::TurnEnd => {
                 let Some(end) = line.turn_end() else {
                     return false;
                 };
-                self.turn_end(end);
+                self.turn_end(line.time, end);
             }
             Kind::StepStart => {
                 let Some(start) = line.step_start() else {

@@ -103,6 +103,8 @@ pub enum Change {
     Head(payload::HistoryHead),
     /// A model call failed.
     Trouble(&'static str, payload::ModelTrouble),
+    /// A child session has used something.
+    SubagentUsed,
     /// Nothing that this version shows.
     Nothing,
 }
@@ -134,6 +136,8 @@ pub struct OpenTurn {
     pub run_id: RunId,
     /// Its first event.
     pub start_seq: u64,
+    /// When it began, unix milliseconds.
+    pub started_at: u64,
 }
 
 /// The open step.
@@ -224,6 +228,12 @@ pub struct Facts {
     pub updated_at: u64,
     /// Tokens of all model calls; never falls.
     pub usage: Usage,
+    /// Tokens of the sessions of subagents, as far as this log tells; never falls.
+    pub subagents: Usage,
+    /// Turns that ended as completed.
+    pub completed: u64,
+    /// Time that ended turns took together, in milliseconds.
+    pub active_ms: u64,
     /// Reason of the last finished turn.
     pub last_reason: Option<EndReason>,
 }

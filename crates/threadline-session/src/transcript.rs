@@ -509,8 +509,8 @@ impl Transcript {
     fn reduce(&mut self, event: &Event, payload: Payload, place: Place) -> Change {
         let seq = event.seq;
         match payload {
-            Payload::TurnStart(start) => self.turn_start(seq, start),
-            Payload::TurnEnd(end) => self.turn_end(end),
+            Payload::TurnStart(start) => self.turn_start(seq, event.time, start),
+            Payload::TurnEnd(end) => self.turn_end(event.time, end),
             Payload::StepStart(start) => {
                 self.step_start(start);
                 Change::StepStarted
@@ -544,6 +544,10 @@ impl Transcript {
                 Change::CallOutput(self.open_key(&output.call_id), output)
             }
             Payload::ToolResult(result) => self.tool_result((seq, place), result),
+            Payload::SubagentUsage(used) => {
+                self.facts.subagents.add(&used.added);
+                Change::SubagentUsed
+            }
             Payload::ApprovalAsked(asked) => {
                 let key = self.open_key(&asked.call_id);
                 self.approvals.push(PendingApproval {
@@ -653,7 +657,7 @@ impl Transcript {
         }
     }
 
-    pub(crate) fn turn_start(&mut self, seq: u64, start: payload::TurnStart) -> Change {
+    pub(crate) fn turn_start(&mut self, seq: u64, time: u64, start: payload::TurnStart) -> Change {
         self.last_turn = start.turn;
         self.facts.turns += 1;
         self.context = Some(start.context);
@@ -664,14 +668,20 @@ impl Transcript {
             turn: start.turn,
             run_id: start.run_id,
             start_seq: seq,
+            started_at: time,
         });
         Change::TurnStarted
     }
 
-    pub(crate) fn turn_end(&mut self, end: payload::TurnEnd) -> Change {
+    pub(crate) fn turn_end(&mut self, time: u64, end: payload::TurnEnd) -> Change {
         self.open_step = None;
-        self.open_turn = None;
+        if let Some(turn) = self.open_turn.take() {
+            // Clocks may jump back.
+            let took = time.saturating_sub(turn.started_at);
+            self.facts.active_ms = self.facts.active_ms.saturating_add(took);
+        }
         self.approvals.clear();
+        self.facts.completed += u64::from(end.reason == EndReason::Completed);
         self.facts.last_reason = Some(end.reason.clone());
         Change::TurnEnded(end.reason)
     }

@@ -40,6 +40,9 @@ pub struct TurnHead {
     pub reason: Option<EndReason>,
     /// Tokens so far.
     pub usage: Usage,
+    /// Tokens that its subagents have used, which are no part of the others.
+    #[serde(skip_serializing_if = "Usage::is_zero")]
+    pub subagent_usage: Usage,
 }
 
 /// A turn with its items.
@@ -318,8 +321,8 @@ pub struct View {
     /// Where each tool item is: the number of its turn, those taken out included, and its place
     /// in that turn.
     tools: HashMap<CallKey, (usize, usize)>,
-    /// Tokens of all turns before the newest.
-    usage_before: Usage,
+    /// Tokens of all turns before the newest, and of the subagents of those.
+    usage_before: (Usage, Usage),
 }
 
 fn chunk_name(kind: ChunkKind) -> &'static str {
@@ -411,12 +414,15 @@ impl View {
                 patches.push(Patch::Turn { turn: head });
                 patches
             }
-            Change::StepEnded => {
-                let used = minus(&self.transcript.facts().usage, &self.usage_before);
+            Change::StepEnded | Change::SubagentUsed => {
+                let facts = self.transcript.facts();
+                let (own, subagents) = &self.usage_before;
+                let (own, subagents) = (facts.usage.minus(own), facts.subagents.minus(subagents));
                 let Some(turn) = self.turns.last_mut() else {
                     return Vec::new();
                 };
-                turn.head.usage = used;
+                turn.head.usage = own;
+                turn.head.subagent_usage = subagents;
                 vec![Patch::Turn {
                     turn: turn.head.clone(),
                 }]
@@ -485,7 +491,8 @@ impl View {
         let Some(open) = self.transcript.open_turn() else {
             return Vec::new();
         };
-        self.usage_before = self.transcript.facts().usage;
+        let facts = self.transcript.facts();
+        self.usage_before = (facts.usage, facts.subagents);
         // Turns are found by number. A log from elsewhere may repeat one; it is then shown under
         // the next free number instead of being merged into another turn.
         let free = self
@@ -502,6 +509,7 @@ impl View {
             context: self.transcript.context().cloned(),
             reason: None,
             usage: Usage::default(),
+            subagent_usage: Usage::default(),
         };
         self.turns.push(Turn {
             head: head.clone(),
@@ -753,14 +761,4 @@ fn item_id(seq: u64) -> String {
 
 fn step_id(step: u64) -> String {
     format!("step:{step}")
-}
-
-fn minus(total: &Usage, part: &Usage) -> Usage {
-    let sub = |a: Option<u64>, b: Option<u64>| a.map(|a| a.saturating_sub(b.unwrap_or(0)));
-    Usage {
-        input_tokens: total.input_tokens.saturating_sub(part.input_tokens),
-        output_tokens: total.output_tokens.saturating_sub(part.output_tokens),
-        cached_input_tokens: sub(total.cached_input_tokens, part.cached_input_tokens),
-        reasoning_tokens: sub(total.reasoning_tokens, part.reasoning_tokens),
-    }
 }

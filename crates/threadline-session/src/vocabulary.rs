@@ -99,6 +99,8 @@ vocabulary! {
     ToolOutput(ToolOutput) = types::TOOL_OUTPUT, true;
     /// What a tool gave.
     ToolResult(ToolResult) = types::TOOL_RESULT, false;
+    /// What a child session has used.
+    SubagentUsage(SubagentUsage) = types::SUBAGENT_USAGE, true;
     /// A person is asked.
     ApprovalAsked(ApprovalAsked) = types::APPROVAL_ASKED, false;
     /// A person, or time, has answered.

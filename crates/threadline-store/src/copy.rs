@@ -97,7 +97,8 @@ impl SessionStore {
             self.backend().summary(id).await?,
             to.backend().summary(id).await?,
         );
-        if theirs.revision > ours.revision {
+        let titled = theirs.made_title.is_some() && ours.made_title.is_none();
+        if theirs.revision > ours.revision || (titled && theirs.revision == ours.revision) {
             // A change in the other store meanwhile wins; the next copy sees it.
             let _ = to.backend().put_summary(id, ours.revision, &theirs).await?;
         }

@@ -49,7 +49,7 @@ pub use repair::{LOG_LOST, Lost, RepairError, RepairReport};
 pub use requests::{OpenQuestions, RebuiltRequest, Unequal};
 pub use store::{Clock, Inspected, Loaded, RawPage, SessionStore, StoreOptions, SystemClock};
 pub use summary::{
-    Durability, SessionStatus, SessionSummary, SummaryError, SummaryPatch, UserSummary,
+    Durability, MadeTitle, SessionStatus, SessionSummary, SummaryError, SummaryPatch, UserSummary,
 };
 pub use verify::{Finding, VerifyReport};
 pub use writer::{AppendOptions, Appended, SessionWriter};

@@ -17,6 +17,8 @@ pub const MAX_LIST_LIMIT: usize = 500;
 /// How often a session that another process writes is looked at.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Times that a title made by a model is tried to be kept while people change the session.
+pub const MADE_TITLE_TRIES: usize = 3;
 /// Longest title, in characters.
 pub const MAX_TITLE_CHARS: usize = 200;
 

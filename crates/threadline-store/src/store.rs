@@ -13,11 +13,11 @@ use threadline_session::{
 
 use crate::{
     AppendError, AppendOptions, Backend, ClaimError, CreateError, Damage, DeleteError, Durability,
-    Entry, Follow, LogEnd, OpenError, Page, ReadError, ReadPos, SessionSummary, SessionWriter,
-    Stat, StoredHeader, SummaryPatch, Torn, UpdateError, UserSummary, VerifyReport, WriteError,
-    Writer,
+    Entry, Follow, LogEnd, MadeTitle, OpenError, Page, ReadError, ReadPos, SessionSummary,
+    SessionWriter, Stat, StoredHeader, SummaryPatch, Torn, UpdateError, UserSummary, VerifyReport,
+    WriteError, Writer,
     error::header_error,
-    limits::{MAX_TAGS, MAX_TITLE_CHARS, PAGE_BYTES},
+    limits::{MADE_TITLE_TRIES, MAX_TAGS, MAX_TITLE_CHARS, PAGE_BYTES},
     list::Lists,
     scan::{Fold, Scan},
     verify,
@@ -491,6 +491,39 @@ impl SessionStore {
             Ok(()) => Ok(self.summary(id).await?),
             Err(actual) => Err(conflict(&actual)),
         }
+    }
+
+    /// Keeps a title that a model made, unless there is one already, whoever gave it. It counts as
+    /// no change of what people set: nobody's change based on the revision in force is refused for
+    /// it, and none is lost. Returns whether it is kept.
+    ///
+    /// # Errors
+    /// [`UpdateError`], but for a conflict.
+    pub async fn keep_made_title(
+        &self,
+        id: &SessionId,
+        made: &MadeTitle,
+    ) -> Result<bool, UpdateError> {
+        let title = Some(Some(made.text.clone()));
+        check_patch(&SummaryPatch {
+            title,
+            ..SummaryPatch::default()
+        })?;
+        self.stat(id).await?;
+        let backend = &self.inside.backend;
+        for _ in 0..MADE_TITLE_TRIES {
+            let mut summary = backend.summary(id).await.map_err(ReadError::from)?;
+            let taken = summary.title.is_some() || summary.made_title.is_some();
+            if taken || summary.damaged.is_some() {
+                return Ok(false);
+            }
+            summary.made_title = Some(Box::new(made.clone()));
+            let put = backend.put_summary(id, summary.revision, &summary).await;
+            if put.map_err(ReadError::from)?.is_ok() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Follows a session: every line after `after` once, then every new one as it is appended, in

@@ -8,12 +8,28 @@ use threadline_session::{
     payload::{ModelRef, Usage},
 };
 
+/// A title that a model made. One that a person gives stands before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MadeTitle {
+    /// The title.
+    pub text: String,
+    /// Who made it.
+    pub model: ModelRef,
+    /// Tokens that it took, which are no part of the session's own.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
 /// What people set. Everything else in a summary is derived from the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UserSummary {
-    /// Title.
+    /// Title that a person gave.
     pub title: Option<String>,
+    /// Title that a model made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_title: Option<Box<MadeTitle>>,
     /// Whether it is put away.
     pub archived: bool,
     /// Whether it is pinned.
@@ -112,8 +128,11 @@ pub struct SummaryError {
 pub struct SessionSummary {
     /// The session.
     pub id: SessionId,
-    /// Title that a person gave.
+    /// Title that a person gave, else the one that a model made.
     pub title: Option<String>,
+    /// Title that a model made, also when a person gave another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_title: Option<MadeTitle>,
     /// First message that a person wrote, shortened.
     pub first_prompt: Option<String>,
     /// Unix milliseconds.
@@ -132,6 +151,9 @@ pub struct SessionSummary {
     pub model: Option<ModelRef>,
     /// Tokens of all model calls.
     pub usage: Usage,
+    /// Tokens of the sessions of its subagents, which lists show too.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub subagent_usage: Usage,
     /// Bytes of the log.
     pub bytes: u64,
     /// Whether it is put away.

@@ -17,7 +17,7 @@ use threadline_session::{
 };
 
 use crate::{
-    driver::{Driver, Stop, internal},
+    driver::{Driver, Stop},
     limits::{
         COMPACT_AT, COMPACT_TAILS, CONTEXT_TOKENS, SUMMARY_PIECE, SUMMARY_SHARE, SUMMARY_TRIES,
         TOKENS_PER_BYTE,
@@ -128,30 +128,20 @@ pub(crate) enum Compacted {
 impl Driver {
     /// Compacts the history if the next request would not fit.
     pub(crate) async fn make_room(&mut self) -> Result<(), Stop> {
-        let bytes = self.request_bytes().await?;
-        if !self.gauge.is_over(bytes) {
+        let built = self.build().await?;
+        if !self.gauge.is_over(built.bytes()) {
+            // The step that begins now sends it.
+            self.built = Some(built);
             return Ok(());
         }
         // When nothing can be replaced the provider judges: it may count differently.
         self.compact(Why::Full).await.map(drop)
     }
 
-    async fn request_bytes(&self) -> Result<usize, Stop> {
-        let built = self
-            .core
-            .writer
-            .with_transcript(|transcript| {
-                Request::build(transcript).and_then(|(request, _)| request.fingerprint())
-            })
-            .await;
-        let print = built.map_err(|error| internal(error.to_string()))?;
-        Ok(usize::try_from(print.bytes).unwrap_or(usize::MAX))
-    }
-
     /// Replaces the older part of the history by a summary, with each of [`COMPACT_TAILS`] until the
     /// request fits. The tokens of all summaries are the run's, also of those that were of no use.
     pub(crate) async fn compact(&mut self, why: Why) -> Result<Compacted, Stop> {
-        let bytes = self.request_bytes().await?;
+        let bytes = self.build().await?.bytes();
         let (units, fixed) = self
             .core
             .writer
@@ -296,6 +286,7 @@ impl Driver {
                 }
                 Some(Ok(ModelEvent::Done(completion))) => {
                     if let Some(spent) = &completion.usage {
+                        self.counters().tokens(spent);
                         usage.add(spent);
                     }
                     let text = completion.content.iter().filter_map(|part| match part {

@@ -198,6 +198,7 @@ pub(super) fn is_foreign(payload: &Payload) -> bool {
             | Payload::InboxDropped(_)
             | Payload::ApprovalGranted(_)
             | Payload::ApprovalRevoked(_)
+            | Payload::SubagentUsage(_)
             | Payload::Other { .. }
     )
 }
@@ -214,6 +215,7 @@ fn beginning(payloads: &[Payload]) -> usize {
         matches!(
             payload,
             Payload::TurnStart(_)
+                | Payload::SubagentUsage(_)
                 | Payload::SystemPrompt(_)
                 | Payload::UserMessage(_)
                 | Payload::InboxTaken(_)

@@ -102,7 +102,9 @@ fn apply(ctx: &ToolContext, patch: &str) -> Result<ToolOutput, ToolOutput> {
     if let Err((at, error)) = staging::apply(&files.staged) {
         let path = files.staged.get(at).map(|file| file.path.as_path());
         let path = path.map_or_else(String::new, |path| text::show(files.rules.relative(path)));
-        let ToolOutput { content, outcome } = failed("write", &path, &error);
+        let ToolOutput {
+            content, outcome, ..
+        } = failed("write", &path, &error);
         let why = threadline_session::payload::plain_text(&content);
         return Err(ToolOutput::new(
             outcome,

@@ -43,6 +43,7 @@ use serde_json::Value;
 use threadline_session::payload::{
     ContentPart, Outcome, OutputStream, SandboxMode, ToolDefinition,
 };
+use threadline_store::BlobId;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -82,6 +83,9 @@ pub struct ToolOutput {
     pub content: Vec<ContentPart>,
     /// How it ended.
     pub outcome: Outcome,
+    /// The bytes of images that `content` names by their BLAKE3. The run stores them before it
+    /// logs the result.
+    pub blobs: Vec<Vec<u8>>,
 }
 
 impl ToolOutput {
@@ -91,7 +95,19 @@ impl ToolOutput {
         Self {
             content: vec![ContentPart::text(text)],
             outcome,
+            blobs: Vec::new(),
         }
+    }
+
+    /// Adds an image that the model is shown.
+    #[must_use]
+    pub fn with_image(mut self, media_type: impl Into<String>, bytes: Vec<u8>) -> Self {
+        self.content.push(ContentPart::Image {
+            media_type: media_type.into(),
+            blob: BlobId::of(&bytes).as_str().into(),
+        });
+        self.blobs.push(bytes);
+        self
     }
 
     /// Makes a successful result.
@@ -152,7 +168,9 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// Takes live output; a full channel slows the tool down, a closed one is ignored.
     pub output: Option<mpsc::Sender<(OutputStream, String)>>,
-    /// Environment variables for commands, beside the built-in allowlist.
+    /// Variables of this process that commands see, beside the built-in allowlist.
+    pub passed: threadline_sandbox::Passed,
+    /// Further variables for commands. Secrets among them are left out.
     pub env: Vec<(OsString, OsString)>,
     /// The program that puts commands into the sandbox; none finds it by itself.
     pub launcher: Option<threadline_sandbox::Launcher>,
@@ -171,6 +189,7 @@ impl ToolContext {
             denied: Vec::new(),
             cancel: CancellationToken::new(),
             output: None,
+            passed: threadline_sandbox::Passed::default(),
             env: Vec::new(),
             launcher: None,
             session: None,

@@ -1,10 +1,11 @@
-//! `read`: a page of a text file.
+//! `read`: a page of a text file, or an image.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use threadline_model::{Images, limits::MAX_IMAGE_BYTES};
 use threadline_session::payload::ToolDefinition;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +32,7 @@ const FIELDS: [Field; 3] = [
     ),
 ];
 
-/// Shows lines of a text file, each with its number and a tab before it.
+/// Shows lines of a text file, each with its number and a tab before it, or an image as one.
 ///
 /// The numbers are there because `offset`, `grep` and the errors of `edit` speak of lines.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +44,8 @@ impl Tool for Read {
         arguments::definition(
             "read",
             "Shows a text file, at most 2000 lines or 32 KiB at once, and says how to read on. \
-             Every line begins with its number and a tab, which are not part of the file.",
+             Every line begins with its number and a tab, which are not part of the file. A PNG, \
+             JPEG, GIF or WebP file is shown whole as an image; `offset` and `limit` are for text.",
             &FIELDS,
         )
     }
@@ -96,6 +98,9 @@ impl Request {
         let mut reader = BufReader::with_capacity(SNIFF_BYTES, file);
         match reader.fill_buf() {
             Ok([]) => return ToolOutput::ok("[the file is empty]"),
+            Ok(start) if Images::is_image(start) && !is_text(start) => {
+                return image(reader, &name).unwrap_or_else(|error| fail(&error));
+            }
             Ok(start) if start.contains(&0) => {
                 return ToolOutput::error(format!(
                     "`{name}` is a binary file of {bytes} bytes; `read` shows text only"
@@ -110,6 +115,35 @@ impl Request {
             Err(error) => fail(&error),
         }
     }
+}
+
+/// Returns whether the start of a file is text: a text may begin like a GIF or a WebP.
+fn is_text(start: &[u8]) -> bool {
+    let valid = match std::str::from_utf8(start) {
+        Ok(_) => true,
+        // The last character may be cut in two.
+        Err(error) => error.error_len().is_none(),
+    };
+    valid && !start.contains(&0)
+}
+
+/// Reads an image, and never more of it than a model can be shown.
+fn image(reader: impl io::Read, name: &str) -> io::Result<ToolOutput> {
+    let mut bytes = Vec::new();
+    reader
+        .take(MAX_IMAGE_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(match Images::check(&bytes) {
+        Ok(media_type) => {
+            let about = format!("`{name}`: {media_type}, {} bytes", bytes.len());
+            ToolOutput::ok(about).with_image(media_type, bytes)
+        }
+        Err(_) if bytes.len() > MAX_IMAGE_BYTES => ToolOutput::error(format!(
+            "`{name}` is an image of more than {MAX_IMAGE_BYTES} bytes, which is the most that a \
+             model can be shown; make a smaller copy of it and read that"
+        )),
+        Err(error) => ToolOutput::error(format!("`{name}` cannot be shown: {error}")),
+    })
 }
 
 /// Numbered lines and what comes after them.

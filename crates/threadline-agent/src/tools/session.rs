@@ -10,6 +10,7 @@ use threadline_store::{BlobError, ReadError, SessionStore};
 
 use crate::Run;
 use crate::agents::Core;
+use crate::budget::Budget;
 
 /// The event type that holds results.
 const TOOL_RESULT: &str = "tool/result";
@@ -37,6 +38,7 @@ pub struct CallSession {
     run_id: RunId,
     context: Arc<TurnContext>,
     call_id: Arc<str>,
+    budget: Budget,
 }
 
 impl fmt::Debug for CallSession {
@@ -49,7 +51,13 @@ impl fmt::Debug for CallSession {
 }
 
 impl CallSession {
-    pub(crate) fn new(core: &Arc<Core>, run: &Run, context: &TurnContext, call_id: &str) -> Self {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        run: &Run,
+        context: &TurnContext,
+        call_id: &str,
+        budget: Budget,
+    ) -> Self {
         Self {
             core: Arc::downgrade(core),
             store: core.shared.store.clone(),
@@ -57,6 +65,7 @@ impl CallSession {
             run_id: run.run_id().clone(),
             context: Arc::new(context.clone()),
             call_id: call_id.into(),
+            budget,
         }
     }
 
@@ -89,12 +98,17 @@ impl CallSession {
     /// # Errors
     /// [`ImageError`]; nothing is stored when it is unfit.
     pub async fn keep_image(&self, bytes: &[u8]) -> Result<ContentPart, ImageError> {
-        let media_type = Images::media_type(bytes).ok_or(ImageError::Unfit)?;
+        let media_type = Images::check(bytes).map_err(|_| ImageError::Unfit)?;
         let blob = self.store.put_blob(bytes).await?;
         Ok(ContentPart::Image {
             media_type: media_type.into(),
             blob: blob.as_str().into(),
         })
+    }
+
+    /// Returns what the run may use, as it stood when the call was started.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     pub(crate) fn store(&self) -> &SessionStore {

@@ -285,7 +285,8 @@ fn names_git(text: &str) -> bool {
 }
 
 fn environment(ctx: &ToolContext, bounds: &Bounds, careful: bool) -> Vec<(OsString, OsString)> {
-    let mut env = threadline_sandbox::environment(std::env::vars_os(), &ctx.env, bounds.temp());
+    let mut env =
+        threadline_sandbox::environment(std::env::vars_os(), &ctx.passed, &ctx.env, bounds.temp());
     if careful {
         env.extend(CAREFUL_GIT.map(|(name, value)| (name.into(), value.into())));
     }

@@ -4,7 +4,7 @@ use serde_json::json;
 use threadline_agent::{QueueError, QueueInput, ResumeOptions, RunInput, tools::Effect};
 use threadline_session::{
     Payload, SessionId,
-    payload::{Delivery, EndReason, UserSource, plain_text},
+    payload::{ContentPart, Delivery, EndReason, UserSource, plain_text},
 };
 
 use crate::support::{Gated, Reply, World, finish, start, task, until};
@@ -86,6 +86,66 @@ async fn queued_messages_become_turns_of_their_own_in_order() {
         world.store().unequal_requests(&id).await.unwrap(),
         Vec::new()
     );
+}
+
+#[tokio::test]
+async fn images_of_a_waiting_message_stay_unless_others_are_named() {
+    let world = World::new([Reply::Calls(vec![("c", "wait", json!({}))])]);
+    let gate = Gated::new("wait", Effect::ReadOnly);
+    let mut config = world.config();
+    config.toolbox.register(gate.clone()).unwrap();
+    let agents = threadline_agent::Agents::new(config);
+    let run = start(&agents, None, task("first")).await;
+    let id = run.session_id().clone();
+    gate.begun.notified().await;
+    let image = |n: u8| [b"GIF89a".as_slice(), &[n]].concat();
+    let held = async || -> Vec<String> {
+        let inbox = world.store().inbox(&id).await.unwrap();
+        let parts = inbox[0].content.iter();
+        let blobs = parts.filter_map(|part| match part {
+            ContentPart::Image { blob, .. } => Some(blob.clone()),
+            _ => None,
+        });
+        blobs.collect()
+    };
+    let blob = |n| threadline_store::BlobId::of(&image(n)).to_string();
+    let one = QueueInput {
+        images: Some(vec![image(1)]),
+        ..QueueInput::new("one")
+    };
+    let (one, _) = agents.queue(&id, one, RunInput::default()).await.unwrap();
+    assert_eq!(held().await, [blob(1)]);
+    let change = |text: &str, images| QueueInput {
+        message_id: Some(one.message_id.clone()),
+        images,
+        ..QueueInput::new(text)
+    };
+    for (input, wanted) in [
+        (change("other words", None), vec![blob(1)]),
+        (change("other image", Some(vec![image(2)])), vec![blob(2)]),
+        (change("no image", Some(vec![])), vec![]),
+        (change("last", Some(vec![image(3)])), vec![blob(3)]),
+    ] {
+        agents.queue(&id, input, RunInput::default()).await.unwrap();
+        assert_eq!(held().await, wanted);
+    }
+    let refused = agents
+        .queue(
+            &id,
+            change("text", Some(vec![b"BM".to_vec()])),
+            RunInput::default(),
+        )
+        .await;
+    assert_eq!(refused.unwrap_err().code(), "bad_image");
+    assert_eq!(held().await, [blob(3)]);
+    gate.go.notify_one();
+    run.wait().await;
+    while let Some(run) = agents.running(&id) {
+        run.wait().await;
+    }
+    // The model is shown it with the words.
+    let sent = format!("{:?}", world.script.requests().pop().unwrap().items);
+    assert!(sent.contains("last") && sent.contains(&blob(3)), "{sent}");
 }
 
 #[tokio::test]
@@ -210,7 +270,7 @@ async fn what_waits_is_delivered_before_the_next_task() {
     drop(agent);
     let queued = Payload::InboxQueued(threadline_session::payload::InboxQueued {
         message_id: "m".into(),
-        content: vec![threadline_session::payload::ContentPart::text("waits")],
+        content: vec![ContentPart::text("waits")],
         delivery: Delivery::AfterTurn,
     });
     let loaded = world.store().load(&id).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use threadline_agent::{Agents, Price, RunLimits, tools::Effect};
+use threadline_agent::{Agents, Price, RunInput, RunLimits, tools::Effect};
 use threadline_session::payload::{EndReason, RunLimit};
 
 use crate::support::{Gated, Reply, World, finish, start, task};
@@ -83,6 +83,14 @@ async fn each_limit_ends_the_turn_with_its_own_reason() {
         ),
         (
             RunLimits {
+                session_steps: Some(2),
+                ..none
+            },
+            RunLimit::SessionSteps,
+            2,
+        ),
+        (
+            RunLimits {
                 repeated_steps: Some(6),
                 ..none
             },
@@ -112,4 +120,39 @@ async fn a_run_whose_time_is_up_ends_its_tools_and_says_so() {
     // The next turn has its own time.
     let (_, outcome) = finish(&agents, Some(run.session_id()), "on").await;
     assert_eq!(outcome.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn a_caller_may_narrow_what_is_configured_and_not_widen_it() {
+    for (asked, wanted, steps) in [
+        (Some(20), RunLimit::RunTokens, 2),
+        (Some(1000), RunLimit::RunTokens, 3),
+        (None, RunLimit::RunTokens, 3),
+    ] {
+        let (world, agents) = world(RunLimits {
+            run_tokens: Some(40),
+            ..RunLimits::NONE
+        });
+        let input = RunInput {
+            limits: Some(RunLimits {
+                run_tokens: asked,
+                ..RunLimits::NONE
+            }),
+            ..task("go")
+        };
+        let outcome = start(&agents, None, input).await.wait().await;
+        assert_eq!(limit(&outcome.reason), Some(wanted), "{asked:?}");
+        assert_eq!(world.script.requests().len(), steps, "{asked:?}");
+    }
+    let (world, agents) = world(RunLimits {
+        steps: Some(2),
+        ..RunLimits::NONE
+    });
+    let input = RunInput {
+        max_steps: Some(5),
+        ..task("go")
+    };
+    let outcome = start(&agents, None, input).await.wait().await;
+    assert_eq!(outcome.reason, EndReason::MaxSteps);
+    assert_eq!(world.script.requests().len(), 2);
 }

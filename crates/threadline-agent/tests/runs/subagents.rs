@@ -5,7 +5,8 @@ use threadline_agent::{Agents, Answer, Answered, RunInput, limits::SUBAGENTS};
 use threadline_session::{
     HistoryItem, Origin, Payload, SessionId,
     payload::{
-        ApprovalPolicy, EndReason, Outcome, SandboxMode, ToolResult, TurnContext, plain_text,
+        ApprovalPolicy, EndReason, Outcome, RunLimit, SandboxMode, ToolResult, TurnContext,
+        plain_text,
     },
 };
 
@@ -304,4 +305,108 @@ async fn after_a_crash_the_model_is_told_of_the_child_and_goes_on_with_it() {
             if plain_text(&message.content).contains("Subagent: the interrupted call"))
     });
     assert_eq!(notes.count(), 1);
+}
+
+/// What a session's log tells of its children, as tokens in all and added.
+async fn told(world: &World, id: &SessionId) -> Vec<(u64, u64)> {
+    let payloads = world.payloads(id).await.into_iter();
+    let told = payloads.filter_map(|payload| match payload {
+        Payload::SubagentUsage(used) => Some((used.usage.tokens(), used.added.tokens())),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn what_children_use_counts_for_their_parent_once() {
+    // Each answer takes 15 tokens.
+    let world = World::new([
+        agent(json!({ "task": "1" })),
+        agent(json!({ "task": "2" })),
+        Reply::Text("deep"),
+        Reply::Text("middle"),
+        Reply::Text("top"),
+    ]);
+    let agents = world.agents();
+    let (run, outcome) = finish(&agents, None, "go").await;
+    assert_eq!(
+        (outcome.usage.tokens(), outcome.subagent_usage.tokens()),
+        (30, 45)
+    );
+    let summary = world.store().summary(run.session_id()).await.unwrap();
+    assert_eq!(summary.usage.tokens(), 30);
+    assert_eq!(summary.subagent_usage.tokens(), 45);
+    assert_eq!(told(&world, run.session_id()).await, [(45, 45)]);
+    let ids = others(&world, run.session_id()).await;
+    let mut child = None;
+    for id in ids {
+        let parent = world.store().header(&id).await.unwrap().header.parent;
+        if parent.unwrap().id == *run.session_id() {
+            child = Some(id);
+        }
+    }
+    // Going on with it adds what is new.
+    world.script.push([
+        agent(json!({ "task": "again", "resume": child.unwrap() })),
+        Reply::Text("again"),
+        Reply::Text("done"),
+    ]);
+    let (_, outcome) = finish(&agents, Some(run.session_id()), "go on").await;
+    assert_eq!(outcome.subagent_usage.tokens(), 15);
+    assert_eq!(told(&world, run.session_id()).await, [(45, 45), (60, 15)]);
+    let report = threadline_agent::replay(&world.store(), run.session_id(), Default::default())
+        .await
+        .unwrap();
+    assert!(report.identical, "{report:#?}");
+}
+
+#[tokio::test]
+async fn a_child_uses_no_more_than_its_parent_has_left() {
+    let listing = || Reply::Calls(vec![("l", "ls", json!({ "path": "." }))]);
+    let world = World::new([agent(json!({ "task": "t" }))]);
+    world.script.push((0..9).map(|_| listing()));
+    let mut config = world.config();
+    config.limits.run_tokens = Some(40);
+    let agents = Agents::new(config);
+    let (run, outcome) = finish(&agents, None, "go").await;
+    // 15 of the parent, and 25 are left: two steps of the child.
+    assert_eq!(world.script.requests().len(), 3);
+    let ended = |reason: &EndReason| {
+        matches!(
+            reason,
+            EndReason::Limit {
+                limit: RunLimit::RunTokens,
+                ..
+            }
+        )
+    };
+    assert!(ended(&outcome.reason), "{outcome:?}");
+    let [child] = others(&world, run.session_id()).await.try_into().unwrap();
+    let last = world.payloads(&child).await.pop().unwrap();
+    assert!(matches!(last, Payload::TurnEnd(end) if ended(&end.reason)));
+}
+
+#[tokio::test]
+async fn what_a_child_used_before_a_crash_is_told_by_the_next_turn_and_once() {
+    let listing = Reply::Calls(vec![("l", "ls", json!({ "path": "." }))]);
+    let world = World::new([agent(json!({ "task": "t" })), listing, Reply::Hang("half")]);
+    let dead = world.agents();
+    let run = start(&dead, None, task("go")).await;
+    wait_for("the child works", || world.script.requests().len() == 3).await;
+    let [child] = others(&world, run.session_id()).await.try_into().unwrap();
+    let store = world.store();
+    for id in [run.session_id(), &child] {
+        drop(store.take_over(id).await.unwrap());
+    }
+    let agents = Agents::new(world.config());
+    world.script.push([
+        agent(json!({ "task": "go on", "resume": child })),
+        Reply::Text("whole"),
+        Reply::Text("done"),
+    ]);
+    let (_, outcome) = finish(&agents, Some(run.session_id()), "go on").await;
+    assert_eq!(told(&world, run.session_id()).await, [(15, 15), (30, 15)]);
+    // What was used before the crash is no part of this run.
+    assert_eq!(outcome.subagent_usage.tokens(), 15);
+    assert!(store.verify(run.session_id()).await.unwrap().ok);
 }

@@ -3,7 +3,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use rustix::fs::Mode;
 use serde_json::json;
 use threadline_agent::limits::{DIFF_BYTES, FILE_BYTES, NOTE_BYTES, READ_LINES, RESULT_BYTES};
-use threadline_session::payload::{Outcome, SandboxMode};
+use threadline_model::limits::MAX_IMAGE_BYTES;
+use threadline_session::payload::{ContentPart, Outcome, SandboxMode};
 
 use crate::support::Place;
 
@@ -104,6 +105,42 @@ async fn read_keeps_to_the_bytes_of_a_result_and_never_splits_a_character() {
         offset = seen.len() + 1;
     }
     assert_eq!(seen, all);
+}
+
+#[tokio::test]
+async fn read_shows_an_image_by_its_bytes_and_a_text_as_a_text() {
+    let place = Place::writable();
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    // The name says nothing.
+    place.put("picture.txt", png);
+    let output = place.run("read", json!({"path": "picture.txt"})).await;
+    assert_eq!(output.outcome, Outcome::Ok);
+    assert_eq!(output.text(), "`picture.txt`: image/png, 16 bytes");
+    assert_eq!(output.blobs, [png.to_vec()]);
+    let blob = threadline_store::BlobId::of(png).to_string();
+    assert_eq!(
+        output.content[1],
+        ContentPart::Image {
+            media_type: "image/png".into(),
+            blob
+        }
+    );
+    place.put("about.png", "GIF89a is a format\n");
+    assert_eq!(
+        place.ok("read", json!({"path": "about.png"})).await,
+        "     1\tGIF89a is a format"
+    );
+    let mut largest = b"\xff\xd8\xff\xe0\0".to_vec();
+    largest.resize(MAX_IMAGE_BYTES, 0);
+    place.put("large.jpg", &largest);
+    let output = place.run("read", json!({"path": "large.jpg"})).await;
+    assert_eq!(output.blobs, [largest.clone()]);
+    largest.push(0);
+    place.put("large.jpg", &largest);
+    let text = place
+        .not_ok("read", json!({"path": "large.jpg"}), Outcome::Error)
+        .await;
+    assert!(text.contains("make a smaller copy"), "{text}");
 }
 
 #[tokio::test]

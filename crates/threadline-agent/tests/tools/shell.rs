@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::json;
 use threadline_agent::limits::{LIVE_BYTES, OUTPUT_BYTES};
 use threadline_agent::tools::{Shell, Tool as _, ToolContext};
+use threadline_sandbox::Passed;
 use threadline_session::payload::{Outcome, OutputStream, SandboxMode};
 use tokio::sync::mpsc;
 
@@ -103,6 +104,16 @@ async fn the_environment_is_an_allowlist_without_keys() {
     // Cargo sets this for every test, and it is on no list.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     assert!(!text.contains("CARGO"), "{text}");
+}
+
+#[tokio::test]
+async fn variables_that_are_passed_are_seen() {
+    let mut place = Place::writable();
+    place.ctx.passed = Passed::parse(["CARGO_MANIFEST_*"]).unwrap();
+    let text = ok(&place, "env").await;
+    let wanted = format!("CARGO_MANIFEST_DIR={}\n", env!("CARGO_MANIFEST_DIR"));
+    assert!(text.contains(&wanted), "{text}");
+    assert!(!text.contains("CARGO_PKG"), "{text}");
 }
 
 #[tokio::test]

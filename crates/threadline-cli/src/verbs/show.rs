@@ -222,6 +222,13 @@ fn head(ui: Ui, writer: Option<&Holder>, row: &SessionSummary) -> Outcome<()> {
         "tokens",
         format!("{} in, {} out", usage.input_tokens, usage.output_tokens),
     ));
+    let usage = row.subagent_usage;
+    if !usage.is_zero() {
+        facts.push((
+            "subagents",
+            format!("{} in, {} out", usage.input_tokens, usage.output_tokens),
+        ));
+    }
     if let Some(holder) = writer {
         facts.push((
             "writer",

@@ -56,6 +56,17 @@ impl Provider for Anthropic {
         self.stream_with(request, &Images::default())
     }
 
+    fn stream_short(&self, request: Request, max_tokens: u32) -> ModelStream {
+        let options = dialect::Options {
+            max_output_tokens: Some(max_tokens),
+            // A budget would not leave room for the answer.
+            thinking: None,
+        };
+        let body = dialect::body(&request, &Images::default(), &options);
+        let decoder = decode::Answer::new(request.model);
+        self.client.stream("v1/messages", body, decoder)
+    }
+
     fn stream_with(&self, request: Request, images: &Images) -> ModelStream {
         let body = dialect::body(&request, images, &self.options);
         let decoder = decode::Answer::new(request.model);

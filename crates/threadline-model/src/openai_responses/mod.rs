@@ -59,6 +59,16 @@ impl Provider for OpenAiResponses {
         self.stream_with(request, &Images::default())
     }
 
+    fn stream_short(&self, request: Request, max_tokens: u32) -> ModelStream {
+        let options = dialect::Options {
+            max_output_tokens: Some(max_tokens),
+            ..self.options.clone()
+        };
+        let body = dialect::body(&request, &Images::default(), &options);
+        let decoder = decode::Answer::new(request.model);
+        self.client.stream("responses", body, decoder)
+    }
+
     fn stream_with(&self, request: Request, images: &Images) -> ModelStream {
         let body = dialect::body(&request, images, &self.options);
         let decoder = decode::Answer::new(request.model);

@@ -182,3 +182,62 @@ async fn a_policy_above_the_ceiling_is_refused_and_an_inherited_one_is_cut_down(
     let config = server.get(CONFIG).await.json();
     assert_eq!(config["ceiling"]["sandboxMode"], "workspace_write");
 }
+
+#[tokio::test]
+async fn limits_of_a_run_hold_and_stay_below_those_of_the_server() {
+    let server = Server::with(
+        |config| {
+            config.limits.run_tokens = Some(1000);
+            config.limits.steps = Some(5);
+        },
+        |_| {},
+    )
+    .await;
+    let config = server.get("/api/agent/config").await.json();
+    assert_eq!(config["limits"]["maxTokens"], 1000);
+    assert_eq!(config["limits"]["maxCost"], json!(null));
+    for path in ["/api/agent/stream", "/api/agent"] {
+        for (limits, status, code, field) in [
+            (
+                json!({"maxTokens": 1001}),
+                403,
+                "policy_ceiling",
+                "limits.maxTokens",
+            ),
+            (
+                json!({"maxSteps": 6}),
+                403,
+                "policy_ceiling",
+                "limits.maxSteps",
+            ),
+            (
+                json!({"maxSteps": 0}),
+                400,
+                "invalid_input",
+                "limits.maxSteps",
+            ),
+            (json!({"steps": 1}), 400, "invalid_input", "limits.steps"),
+        ] {
+            let reply = server
+                .post(path, &json!({"task": "x", "limits": limits}))
+                .await;
+            assert_eq!(reply.problem(status, code).as_deref(), Some(field));
+        }
+    }
+    // The demonstration asks twice for a task with a command.
+    let input = json!({"task": "$ true", "approvalPolicy": "never", "limits": {"maxSteps": 1}});
+    let ran = server.run(&input).await;
+    assert_eq!(ran.end().json()["reason"]["kind"], "max_steps");
+    let turns = format!("/api/agent/sessions/{}/turns", ran.session());
+    let turns = server.get(&turns).await.json();
+    assert_eq!(turns["turns"][0]["context"]["maxSteps"], 1);
+    // The task alone takes more than one token.
+    let input = json!({"task": "$ true", "approvalPolicy": "never", "limits": {"maxTokens": 1}});
+    let reply = server.post("/api/agent", &input).await;
+    assert_eq!(
+        reply.json()["reason"]["limit"],
+        "run_tokens",
+        "{}",
+        reply.text()
+    );
+}

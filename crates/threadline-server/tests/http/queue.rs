@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::{runs::script, support::Server};
+use crate::{
+    runs::{PNG, image, script},
+    support::Server,
+};
 
 #[tokio::test]
 async fn messages_queue_behind_a_run_and_each_gets_its_turn() {
@@ -16,7 +19,10 @@ async fn messages_queue_behind_a_run_and_each_gets_its_turn() {
     let two = server.post(&queue, &json!({"text": "two"})).await.json();
     let two = two["messageId"].as_str().unwrap().to_owned();
     server
-        .post(&queue, &json!({"text": "first", "messageId": one}))
+        .post(
+            &queue,
+            &json!({"text": "first", "messageId": one, "images": [image()]}),
+        )
         .await;
     let steer = json!({"text": "now", "delivery": "next_step"});
     server.post(&queue, &steer).await;
@@ -24,6 +30,8 @@ async fn messages_queue_behind_a_run_and_each_gets_its_turn() {
     let said: Vec<_> = waiting["messages"].as_array().unwrap().iter().collect();
     assert_eq!(said.len(), 3);
     assert_eq!(said[0]["text"], "first");
+    assert_eq!(said[0]["images"][0]["mediaType"], "image/png");
+    assert_eq!(said[2]["images"], json!([]));
     assert_eq!(said[2]["delivery"], "next_step");
     let gone = format!("{queue}/{two}");
     assert_eq!(server.request("DELETE", &gone, "").await.status, 204);
@@ -39,6 +47,13 @@ async fn messages_queue_behind_a_run_and_each_gets_its_turn() {
         .post(&queue, &json!({"text": "  "}))
         .await
         .problem(400, "empty_task");
+    server
+        .post(
+            &queue,
+            &json!({"text": "x", "images": [{"mediaType": "image/gif", "data": PNG}]}),
+        )
+        .await
+        .problem(400, "bad_image");
     server
         .post(&queue, &json!({"text": "x", "delivery": "soon"}))
         .await

@@ -20,6 +20,123 @@ pub(crate) async fn script(server: &Server, more: Value) -> (Events, String, Str
     (events, ids.0, ids.1)
 }
 
+/// The first bytes of a PNG.
+pub(crate) const PNG: &str = "iVBORw0KGgoAAAANSUhEUg==";
+
+pub(crate) fn image() -> Value {
+    json!({"mediaType": "image/png", "data": PNG})
+}
+
+#[tokio::test]
+async fn images_of_a_task_are_kept_as_blobs_and_shown_in_the_history() {
+    let server = Server::start().await;
+    let ran = server
+        .run(&json!({"task": "look", "images": [image(), image()]}))
+        .await;
+    assert_eq!(ran.end().event, "run_finished");
+    let session = format!("/api/agent/sessions/{}", ran.session());
+    let history = server.get(&format!("{session}/history")).await.json();
+    let items = history["items"].as_array().unwrap();
+    let parts = items
+        .iter()
+        .find_map(|item| {
+            let content = item["content"].as_array()?;
+            content
+                .iter()
+                .any(|part| part["text"] == "look")
+                .then_some(content)
+        })
+        .unwrap();
+    assert_eq!(parts.len(), 3, "{parts:?}");
+    assert_eq!(parts[1]["mediaType"], "image/png");
+    let blob = parts[1]["blob"].as_str().unwrap();
+    let bytes = server.get(&format!("{session}/blobs/{blob}")).await.body;
+    assert_eq!(bytes, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+}
+
+#[tokio::test]
+async fn images_that_no_model_could_be_shown_are_refused_and_the_field_is_named() {
+    let server = Server::start().await;
+    for path in ["/api/agent/stream", "/api/agent"] {
+        for (images, code, field) in [
+            (json!("x"), "invalid_input", "images"),
+            (json!([1]), "invalid_input", "images[0]"),
+            (json!([image(), {}]), "invalid_input", "images[1].mediaType"),
+            (
+                json!([{"mediaType": "image/png", "data": 1}]),
+                "invalid_input",
+                "images[0].data",
+            ),
+            (
+                json!([{"mediaType": "image/png", "data": PNG, "name": "x"}]),
+                "invalid_input",
+                "images[0].name",
+            ),
+            (
+                json!([{"mediaType": "image/png", "data": "?"}]),
+                "bad_image",
+                "images[0]",
+            ),
+            (
+                json!([image(), {"mediaType": "image/gif", "data": PNG}]),
+                "bad_image",
+                "images[1]",
+            ),
+            (
+                json!([{"mediaType": "image/bmp", "data": "Qk0="}]),
+                "bad_image",
+                "images[0]",
+            ),
+            (json!(vec![image(); 21]), "bad_image", "images"),
+        ] {
+            let reply = server
+                .post(path, &json!({"task": "x", "images": images}))
+                .await;
+            let found = reply.problem(400, code);
+            assert_eq!(found.as_deref(), Some(field), "{}", reply.text());
+        }
+    }
+    let sessions = server.get("/api/agent/sessions").await.json();
+    assert_eq!(sessions["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn only_images_make_a_body_longer_than_the_others() {
+    let server = Server::start().await;
+    // An image at its limit is over the limit of other bodies.
+    let data = "A".repeat((5 << 20) - 8);
+    let large = json!({"mediaType": "image/gif", "data": format!("R0lGODlh{data}")});
+    let ran = server
+        .run(&json!({"task": "look", "images": [large]}))
+        .await;
+    assert_eq!(ran.end().event, "run_finished");
+    let more = json!({"mediaType": "image/gif", "data": format!("R0lGODlhAAAA{data}")});
+    server
+        .post("/api/agent", &json!({"task": "look", "images": [more]}))
+        .await
+        .problem(400, "bad_image");
+    let words = "x".repeat(1 << 20);
+    server
+        .post("/api/agent", &json!({"task": words, "images": [image()]}))
+        .await
+        .problem(413, "too_large");
+    let all = json!({"task": "look", "images": vec![large_text(); 8]});
+    server
+        .post("/api/agent/stream", &all)
+        .await
+        .problem(413, "too_large");
+    let fork = format!("/api/agent/sessions/{}/fork", ran.session());
+    let body = format!(r#"{{"at":1{}}}"#, " ".repeat(1 << 20));
+    server
+        .request("POST", &fork, &body)
+        .await
+        .problem(413, "too_large");
+}
+
+fn large_text() -> Value {
+    json!({"mediaType": "image/gif", "data": "A".repeat(5 << 20)})
+}
+
 #[tokio::test]
 async fn a_new_run_streams_its_log_between_a_start_and_one_end() {
     let server = Server::start().await;

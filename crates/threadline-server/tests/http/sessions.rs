@@ -337,6 +337,46 @@ async fn hostile_ids_find_nothing() {
 }
 
 #[tokio::test]
+async fn what_runs_models_and_tools_do_is_counted() {
+    let server = Server::start().await;
+    let shell = json!({"task": "$ true", "approvalPolicy": "never"});
+    server.run(&shell).await;
+    // A run that keeps nothing counts as well.
+    server.post("/api/agent", &json!({"task": "hello"})).await;
+    // The scripted model ends in the middle.
+    server
+        .run(&json!({"task": "hello", "model": "script/m"}))
+        .await;
+    let text = server.get("/metrics").await.text();
+    for line in [
+        "threadline_runs_ended_total{reason=\"completed\"} 2",
+        "threadline_runs_ended_total{reason=\"error\"} 1",
+        "threadline_model_calls_total{outcome=\"ok\"} 3",
+        "threadline_model_calls_total{outcome=\"cut_stream\"} 1",
+        "threadline_model_retries_total 0",
+        "threadline_sync_seconds_bucket{le=\"+Inf\"}",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    for series in [
+        "threadline_tool_calls_total{outcome=\"",
+        "threadline_tokens_total{kind=\"input\"}",
+        "threadline_tokens_total{kind=\"output\"}",
+    ] {
+        let count = text.lines().find_map(|line| line.strip_prefix(series));
+        let count = count.unwrap_or_else(|| panic!("{series} in {text}"));
+        assert!(!count.ends_with(" 0"), "{series}{count}");
+    }
+    // Every series is told of once, and under its own name.
+    let mut seen = std::collections::BTreeSet::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        assert!(seen.insert(name.to_owned()), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn config_health_and_metrics_answer() {
     let server = Server::start().await;
     let config = server.get("/api/agent/config").await.json();

@@ -1,9 +1,9 @@
 //! The read model by turn.
 
 use threadline_session::{
-    Patch, Status, TurnItem, View,
+    Patch, Payload, SessionId, Status, Transcript, TurnItem, View,
     limits::VIEW_OUTPUT_BYTES,
-    payload::{ChunkKind, Decision, EndReason},
+    payload::{ChunkKind, Decision, EndReason, SubagentUsage, Usage},
 };
 
 use crate::{
@@ -215,4 +215,33 @@ fn what_comes_before_the_first_turn_is_not_shown_and_breaks_nothing() {
     let (view, patches) = shown(&log);
     assert!(view.turns().is_empty());
     assert!(patches.is_empty());
+}
+
+#[test]
+fn what_subagents_use_is_counted_beside_the_session_and_by_turn() {
+    let mut log = Log::new();
+    let tokens = |n| Usage {
+        input_tokens: n,
+        output_tokens: n,
+        ..Usage::default()
+    };
+    for (turn, added) in [3, 4].into_iter().enumerate() {
+        log.turn_start();
+        log.push(Payload::SubagentUsage(SubagentUsage {
+            session_id: SessionId::parse("child").unwrap(),
+            usage: tokens(100),
+            added: tokens(added),
+        }));
+        log.turn_end(EndReason::Completed);
+        let facts = log.state.facts();
+        assert_eq!(facts.usage, Usage::default());
+        // One event is 10 ms behind the other.
+        assert_eq!(facts.active_ms, 20 * (turn as u64 + 1));
+    }
+    assert_eq!(log.state.facts().subagents, tokens(7));
+    let (view, _) = shown(&log);
+    let used: Vec<_> = view.turns().iter().map(|t| t.head.subagent_usage).collect();
+    assert_eq!(used, [tokens(3), tokens(4)]);
+    let thawed = Transcript::thaw(&log.state.freeze(), Default::default()).unwrap();
+    assert_eq!(thawed.facts(), log.state.facts());
 }

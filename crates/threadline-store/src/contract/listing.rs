@@ -1,6 +1,9 @@
 //! Lists, and what people set.
 
-use threadline_session::{Event, OsPath, Parent, SessionId};
+use threadline_session::{
+    Event, OsPath, Parent, SessionId,
+    payload::{ModelRef, Usage},
+};
 
 use super::{
     Fixture, bytes, header_of, id, load, new_id, plain, refused,
@@ -8,8 +11,8 @@ use super::{
     stored,
 };
 use crate::{
-    AppendOptions, Archived, DeleteError, ListError, ListFilter, ReadError, SessionStatus,
-    SessionStore, SessionSummary, SummaryPatch, UpdateError,
+    AppendOptions, Archived, DeleteError, ListError, ListFilter, MadeTitle, ReadError,
+    SessionStatus, SessionStore, SessionSummary, SummaryPatch, UpdateError,
     limits::{MAX_TAGS, MAX_TITLE_CHARS},
 };
 
@@ -463,6 +466,57 @@ pub async fn an_update_leaves_the_log_alone(fixture: Fixture) {
         (row.title, row.archived, row.tags.len(), row.revision),
         (None, true, 2, 2)
     );
+}
+
+/// A title that a model made is shown until a person gives one, refuses no change of anybody, and
+/// comes back when the person's is removed.
+pub async fn a_made_title_stands_behind_a_persons(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    drop(stored(&store, &id, whole_turn(0, 1, "x")).await);
+    let made = |text: &str| MadeTitle {
+        text: text.into(),
+        model: ModelRef {
+            provider: "p".into(),
+            name: "m".into(),
+        },
+        usage: Usage {
+            input_tokens: 7,
+            ..Usage::default()
+        },
+    };
+    assert!(store.keep_made_title(&id, &made("made")).await.unwrap());
+    assert!(!store.keep_made_title(&id, &made("again")).await.unwrap());
+    let row = fixture.reopened().summary(&id).await.unwrap();
+    assert_eq!((row.title.as_deref(), row.revision), (Some("made"), 0));
+    assert_eq!(row.made_title, Some(made("made")));
+    let words = ListFilter {
+        query: Some("made".into()),
+        ..ListFilter::default()
+    };
+    let found = fixture.reopened().list(&words, None, 9).await.unwrap();
+    assert_eq!(found.sessions.len(), 1);
+    // Based on the revision from before.
+    let row = store.update(&id, title("given"), 0).await.unwrap();
+    assert_eq!((row.title.as_deref(), row.revision), (Some("given"), 1));
+    let none = SummaryPatch {
+        title: Some(None),
+        ..SummaryPatch::default()
+    };
+    let row = store.update(&id, none, 1).await.unwrap();
+    assert_eq!(row.title.as_deref(), Some("made"));
+
+    let named = new_id();
+    drop(stored(&store, &named, whole_turn(0, 1, "x")).await);
+    store.update(&named, title("given"), 0).await.unwrap();
+    assert!(!store.keep_made_title(&named, &made("late")).await.unwrap());
+    for wrong in ["two\nlines", &"x".repeat(MAX_TITLE_CHARS + 1)] {
+        let kept = store.keep_made_title(&named, &made(wrong)).await;
+        assert!(matches!(kept, Err(UpdateError::Invalid { .. })));
+    }
+    let unknown = SessionId::parse("nobody").unwrap();
+    let kept = store.keep_made_title(&unknown, &made("x")).await;
+    assert!(matches!(kept, Err(UpdateError::Read(_))));
 }
 
 /// A change based on an old revision is refused and told the one in force.

@@ -302,6 +302,7 @@ macro_rules! __contract_cases {
             listing::lists_agree_after_many_changes_at_once,
             listing::a_row_tells_what_the_log_says,
             listing::an_update_leaves_the_log_alone,
+            listing::a_made_title_stands_behind_a_persons,
             listing::an_update_of_an_old_revision_is_a_conflict,
             listing::of_updates_made_at_once_one_is_kept,
             listing::titles_and_tags_are_accepted_up_to_their_limits,

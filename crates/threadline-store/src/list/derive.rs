@@ -1,7 +1,10 @@
 //! Rows of lists, made from the sessions themselves.
 
 use futures_util::future::join_all;
-use threadline_session::{SessionId, payload::ModelRef};
+use threadline_session::{
+    SessionId,
+    payload::{ModelRef, Usage},
+};
 
 use crate::{
     BackendError, CatalogueRow, Damage, ReadError, SessionStatus, SessionStore, SessionSummary,
@@ -91,7 +94,9 @@ pub(super) async fn of(store: &SessionStore, id: &SessionId, stat: &Stat) -> Cat
 pub(super) async fn take_people(store: &SessionStore, summary: &mut SessionSummary) {
     let user = store.backend().summary(&summary.id).await;
     let user = user.unwrap_or_default();
-    summary.title = user.title;
+    let made = || user.made_title.as_ref().map(|made| made.text.clone());
+    summary.title = user.title.clone().or_else(made);
+    summary.made_title = user.made_title.map(|made| *made);
     summary.archived = user.archived;
     summary.pinned = user.pinned;
     summary.tags = user.tags;
@@ -103,6 +108,7 @@ fn empty(id: &SessionId) -> SessionSummary {
     SessionSummary {
         id: id.clone(),
         title: None,
+        made_title: None,
         first_prompt: None,
         created_at: id.as_uuid().map_or(0, uuid_ms),
         updated_at: id.as_uuid().map_or(0, uuid_ms),
@@ -111,7 +117,8 @@ fn empty(id: &SessionId) -> SessionSummary {
         status: SessionStatus::Idle,
         cwd: String::new(),
         model: None,
-        usage: threadline_session::payload::Usage::default(),
+        usage: Usage::default(),
+        subagent_usage: Usage::default(),
         bytes: 0,
         archived: false,
         pinned: false,
@@ -139,6 +146,7 @@ fn take_log(summary: &mut SessionSummary, scan: Scan<threadline_session::Transcr
     summary.turns = facts.turns;
     summary.events = facts.events;
     summary.usage = facts.usage;
+    summary.subagent_usage = facts.subagents;
     summary.model = scan.state.context().map(|context| ModelRef {
         provider: context.provider.clone(),
         name: context.model.clone(),
