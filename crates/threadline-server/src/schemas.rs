@@ -4,6 +4,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::Code, input::STATUSES};
 
+mod streams;
+
+pub(crate) use streams::messages;
+
 /// An object: its fields with their schemas. A name that ends in `?` may be absent.
 fn object(fields: &[(&str, Value)]) -> Value {
     let mut properties = Map::new();
@@ -68,6 +72,7 @@ pub(crate) fn all() -> Map<String, Value> {
         .chain(read_model())
         .chain(items())
         .chain(debugging())
+        .chain(streams::streams())
         .chain(rest())
         .map(|(name, schema)| (name.to_owned(), schema))
         .collect()
@@ -210,10 +215,7 @@ fn head_fields() -> Vec<(&'static str, Value)> {
         ("endSeq", or_null(whole())),
         ("startedAt", whole()),
         ("endedAt", or_null(whole())),
-        (
-            "context",
-            or_null(any_object("What the turn ran under; see docs/format.md.")),
-        ),
+        ("context", or_null(is("TurnContext"))),
         ("reason", or_null(is("Reason"))),
         ("usage", is("Usage")),
     ]
@@ -226,6 +228,21 @@ fn read_model() -> Named {
         ("TurnHead", object(&head_fields())),
         ("Turn", object(&turn)),
         (
+            "TurnContext",
+            object(&[
+                ("provider", text()),
+                ("model", text()),
+                ("approvalPolicy", is("ApprovalPolicy")),
+                ("sandboxMode", is("SandboxMode")),
+                (
+                    "cwd",
+                    json!({"anyOf": [text(), object(&[("bytes", text())])]}),
+                ),
+                ("temperature?", number()),
+                ("maxSteps?", whole()),
+            ]),
+        ),
+        (
             "Reason",
             object(&[
                 (
@@ -237,11 +254,13 @@ fn read_model() -> Named {
                         "error",
                         "max_steps",
                         "max_tokens",
+                        "limit",
                         "interrupted",
                     ]),
                 ),
                 ("code?", text()),
                 ("message?", text()),
+                ("limit?", text()),
             ]),
         ),
         (
@@ -287,6 +306,15 @@ fn items() -> Named {
     vec![
         ("Item", json!({"oneOf": names.map(is)})),
         (
+            "ContentPart",
+            object(&[
+                ("type", one_of(&["text", "image", "unknown"])),
+                ("text?", text()),
+                ("mediaType?", text()),
+                ("blob?", text()),
+            ]),
+        ),
+        (
             "SystemItem",
             item(
                 "system",
@@ -309,6 +337,42 @@ fn items() -> Named {
         ),
         ("AssistantItem", assistant_item()),
         ("ToolItem", tool_item()),
+        (
+            "Outcome",
+            one_of(&[
+                "ok",
+                "error",
+                "denied",
+                "timeout",
+                "cancelled",
+                "not_started",
+                "unknown",
+            ]),
+        ),
+        (
+            "ViewApproval",
+            object(&[
+                ("approvalId", text()),
+                ("reason", text()),
+                (
+                    "decision",
+                    or_null(one_of(&[
+                        "approved",
+                        "approved_for_session",
+                        "denied",
+                        "expired",
+                    ])),
+                ),
+                ("by", or_null(text())),
+            ]),
+        ),
+        (
+            "ViewPart",
+            object(&[
+                ("kind", one_of(&["text", "reasoning", "tool_args"])),
+                ("text", text()),
+            ]),
+        ),
         (
             "CompactionItem",
             item(
@@ -336,7 +400,10 @@ fn items() -> Named {
             item(
                 "notice",
                 &[
-                    ("type", one_of(&["model/retry", "model/error"])),
+                    (
+                        "type",
+                        one_of(&["model/retry", "model/error", "item/rejected"]),
+                    ),
                     ("message", text()),
                     ("attempt", whole()),
                     ("status", or_null(whole())),
@@ -357,13 +424,7 @@ fn assistant_item() -> Value {
             ("stopReason", or_null(text())),
             ("model", or_null(is("Model"))),
             ("usage", or_null(is("Usage"))),
-            (
-                "parts",
-                list(object(&[
-                    ("kind", one_of(&["text", "reasoning", "tool_args"])),
-                    ("text", text()),
-                ])),
-            ),
+            ("parts", list(is("ViewPart"))),
         ],
     )
 }
@@ -380,45 +441,18 @@ fn tool_item() -> Value {
             ("resultSeq", or_null(whole())),
             ("startedAt", or_null(whole())),
             ("endedAt", or_null(whole())),
-            (
-                "outcome",
-                or_null(one_of(&[
-                    "ok",
-                    "error",
-                    "denied",
-                    "timeout",
-                    "cancelled",
-                    "not_started",
-                    "unknown",
-                ])),
-            ),
+            ("outcome", or_null(is("Outcome"))),
             ("isError", boolean()),
             ("content", content()),
             ("output", text()),
             ("synthetic", boolean()),
-            (
-                "approval",
-                or_null(object(&[
-                    ("approvalId", text()),
-                    ("reason", text()),
-                    (
-                        "decision",
-                        or_null(one_of(&[
-                            "approved",
-                            "approved_for_session",
-                            "denied",
-                            "expired",
-                        ])),
-                    ),
-                    ("by", or_null(text())),
-                ])),
-            ),
+            ("approval", or_null(is("ViewApproval"))),
         ],
     )
 }
 
 fn content() -> Value {
-    list(any_object("A part: text, or an image by its blob."))
+    list(is("ContentPart"))
 }
 
 fn debugging() -> Named {
@@ -441,10 +475,11 @@ fn debugging() -> Named {
                 ("report", any_object("How often normalising changed what.")),
             ]),
         ),
+        ("RequestHead", object(&head)),
         (
             "Requests",
             object(&[
-                ("requests", list(object(&head))),
+                ("requests", list(is("RequestHead"))),
                 ("damage", or_null(is("Damage"))),
             ]),
         ),
@@ -481,18 +516,23 @@ fn debugging() -> Named {
                 ("bytes", whole()),
             ]),
         ),
+        ("LogEvent", log_event()),
         (
             "LogPage",
             object(&[
-                (
-                    "lines",
-                    list(any_object("A line of the log, as it is stored.")),
-                ),
+                ("lines", list(is("LogEvent"))),
                 ("next", or_null(whole())),
                 ("damage", list(is("Damage"))),
             ]),
         ),
     ]
+}
+
+fn log_event() -> Value {
+    let mut event = object(&[("seq", whole()), ("time", whole()), ("type", text())]);
+    event["description"] = json!("A line of the log, as it is stored.");
+    event["additionalProperties"] = json!(true);
+    event
 }
 
 fn rest() -> Named {
@@ -535,16 +575,14 @@ fn rest() -> Named {
                 ("closed", whole()),
             ]),
         ),
+        ("Queue", object(&[("messages", list(is("QueuedMessage")))])),
         (
-            "Queue",
-            object(&[(
-                "messages",
-                list(object(&[
-                    ("messageId", text()),
-                    ("text", text()),
-                    ("delivery", is("Delivery")),
-                ])),
-            )]),
+            "QueuedMessage",
+            object(&[
+                ("messageId", text()),
+                ("text", text()),
+                ("delivery", is("Delivery")),
+            ]),
         ),
         (
             "Queued",
@@ -556,21 +594,19 @@ fn rest() -> Named {
         ),
         ("Delivered", object(&[("runId", or_null(text()))])),
         ("Moved", object(&[("toSeq", whole()), ("seq", whole())])),
+        ("Approvals", object(&[("approvals", list(is("Question")))])),
         (
-            "Approvals",
-            object(&[(
-                "approvals",
-                list(object(&[
-                    ("approvalId", text()),
-                    ("runId", text()),
-                    ("sessionId", text()),
-                    ("toolCallId", text()),
-                    ("name", text()),
-                    ("arguments", text()),
-                    ("reason", text()),
-                    ("askedAt", whole()),
-                ])),
-            )]),
+            "Question",
+            object(&[
+                ("approvalId", text()),
+                ("runId", text()),
+                ("sessionId", text()),
+                ("toolCallId", text()),
+                ("name", text()),
+                ("arguments", text()),
+                ("reason", text()),
+                ("askedAt", whole()),
+            ]),
         ),
         ("Decided", object(&[("decision", is("Decision"))])),
         (

@@ -188,9 +188,9 @@ function Notice({ item }: { item: NoticeItem }) {
       <Icon name="warning" />
       <span>
         {retry ? "The model provider did not answer well; trying again" : "The model provider failed"}
-        {item.attempt !== undefined && ` (attempt ${item.attempt})`}
-        {item.delayMs !== undefined && ` after ${duration(item.delayMs)}`}
-        {item.status !== undefined && `, status ${item.status}`}: {item.message}
+        {` (attempt ${item.attempt})`}
+        {item.delayMs !== null && ` after ${duration(item.delayMs)}`}
+        {item.status !== null && `, status ${item.status}`}: {item.message}
       </span>
     </p>
   );

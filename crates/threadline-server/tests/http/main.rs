@@ -20,3 +20,4 @@ mod schema;
 mod sessions;
 mod stored;
 mod support;
+mod types;
