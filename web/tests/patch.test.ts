@@ -76,7 +76,17 @@ describe("applyView", () => {
   });
 
   it("ignores what the snapshot already contains", () => {
-    const state = fromSnapshot({ turns: [], lastSeq: 9, running: false, status: "idle", damage: null });
+    const state = fromSnapshot({
+      turns: [],
+      lastSeq: 9,
+      running: false,
+      status: "idle",
+      damage: null,
+      from: 0,
+      to: 10,
+      atEnd: true,
+      cut: false,
+    });
     expect(applyView(state, { seq: 9, patches: [{ op: "turn", turn: head(1) }] })).toBe(state);
   });
 });

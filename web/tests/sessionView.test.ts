@@ -8,6 +8,10 @@ const snapshot = (over: Partial<TurnsResponse>): TurnsResponse => ({
   running: false,
   status: "idle",
   damage: null,
+  from: 0,
+  to: 4,
+  atEnd: true,
+  cut: false,
   ...over,
 });
 

@@ -26,6 +26,7 @@ mod server;
 mod sessions;
 mod sse;
 mod state;
+mod turns;
 
 pub use auth::{COOKIE, ListenError, check_listen, check_token};
 pub use error::Code;

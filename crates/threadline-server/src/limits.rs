@@ -14,6 +14,12 @@ pub const RETRY: Duration = Duration::from_secs(1);
 /// How often an event stream looks whether an open turn still has a writer.
 pub const ABANDONED_CHECK: Duration = Duration::from_secs(1);
 
+/// Items in a page of the read model when the caller names no number.
+pub const TURN_ITEMS: usize = 100;
+
+/// Most items in a page of the read model.
+pub const MAX_TURN_ITEMS: usize = 500;
+
 /// Lines in a page of a raw log when the caller names no number.
 pub const LOG_LIMIT: usize = 200;
 

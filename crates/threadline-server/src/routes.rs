@@ -4,6 +4,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use crate::{
     branches, error::Code, events, meta, metrics, openapi, queue, runs, sessions, state::Shared,
+    turns,
 };
 
 /// What an answer's body is.
@@ -232,10 +233,7 @@ fn listing() -> Vec<Route> {
         Route::new(
             ("get", SESSION),
             get(sessions::show),
-            (
-                "getSession",
-                "Shows a session: header, summary and the heads of its turns.",
-            ),
+            ("getSession", "Shows a session: its header and its summary."),
             (200, Content::Json("SessionDetail")),
         )
         .errors(&[Code::SessionNotFound, Code::Damaged, Code::Unsupported]),
@@ -421,14 +419,33 @@ fn reading() -> Vec<Route> {
         .errors(&[Code::BadCursor, Code::SessionNotFound, Code::InvalidInput]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/turns"),
-            get(sessions::turns),
+            get(turns::turns),
             (
                 "getTurns",
-                "Shows the read model by turn, as far as the log can be read.",
+                "Shows a page of the read model by turn, the newest one when no place is named. \
+                 Pages end where a turn or a step begins: the first turn of a page may have begun \
+                 in the page before, the last one may go on in the page behind.",
             ),
             (200, Content::Json("Turns")),
         )
-        .errors(&[Code::SessionNotFound, Code::Unsupported]),
+        .query(
+            "before",
+            Kind::Whole,
+            "The page that ends before this event: `from` of the page that is there.",
+        )
+        .query(
+            "from",
+            Kind::Whole,
+            "The page that begins at this event: `to` of the page that is there.",
+        )
+        .query("around", Kind::Whole, "A page that this event is in.")
+        .query("turn", Kind::Whole, "The page that begins with this turn.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "About how many items a page has: 1 to 500, 100 by default. A step is never split.",
+        )
+        .errors(&[Code::InvalidInput, Code::SessionNotFound, Code::Unsupported]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/history"),
             get(sessions::history),

@@ -201,7 +201,6 @@ fn summaries() -> Named {
                     any_object("The first line of the log; see docs/format.md."),
                 ),
                 ("summary", is("Summary")),
-                ("turns", list(is("TurnHead"))),
             ]),
         ),
     ]
@@ -267,6 +266,10 @@ fn read_model() -> Named {
             "Turns",
             object(&[
                 ("turns", list(is("Turn"))),
+                ("from", whole()),
+                ("to", whole()),
+                ("atEnd", boolean()),
+                ("cut", boolean()),
                 ("lastSeq", whole()),
                 ("running", boolean()),
                 ("status", is("Status")),
@@ -302,6 +305,7 @@ fn items() -> Named {
         "CompactionItem",
         "HeadItem",
         "NoticeItem",
+        "LostItem",
     ];
     vec![
         ("Item", json!({"oneOf": names.map(is)})),
@@ -393,6 +397,20 @@ fn items() -> Named {
             item(
                 "head",
                 &[("toSeq", whole()), ("reason", one_of(&["rewind", "redo"]))],
+            ),
+        ),
+        (
+            "LostItem",
+            item(
+                "lost",
+                &[
+                    (
+                        "events",
+                        object(&[("fromSeq", whole()), ("toSeq", whole())]),
+                    ),
+                    ("bytes", whole()),
+                    ("reason", text()),
+                ],
             ),
         ),
         (

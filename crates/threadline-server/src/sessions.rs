@@ -4,12 +4,12 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 use threadline_session::{
-    Header, Item, NormaliseReport, Payload, Request, RunId, SessionId, Turn, TurnHead, normalise,
+    Header, Item, NormaliseReport, Payload, Request, RunId, SessionId, normalise,
     payload::{ModelRef, StepStart},
     types,
 };
 use threadline_store::{
-    Archived, Damage, Entry, Inspected, ListFilter, ReadError, ReadPos, SessionSummary,
+    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionSummary,
     limits::{LIST_LIMIT, MAX_LIST_LIMIT},
 };
 
@@ -69,7 +69,6 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
 pub(crate) struct SessionDetail {
     header: Header,
     summary: SessionSummary,
-    turns: Vec<TurnHead>,
 }
 
 /// `GET /api/agent/sessions/{id}`
@@ -79,19 +78,9 @@ pub(crate) async fn show(
 ) -> Answer<SessionDetail> {
     let id = input::session_id(id)?;
     let store = shared.agents.store();
-    let inspected = store.inspect(&id).await?;
+    let header = store.header(&id).await?.header;
     let summary = store.summary(&id).await?;
-    let turns = inspected
-        .view
-        .turns()
-        .iter()
-        .map(|turn| turn.head.clone())
-        .collect();
-    Ok(Json(SessionDetail {
-        header: inspected.header,
-        summary,
-        turns,
-    }))
+    Ok(Json(SessionDetail { header, summary }))
 }
 
 /// `PATCH /api/agent/sessions/{id}`
@@ -124,61 +113,6 @@ pub(crate) async fn delete(
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Turns {
-    turns: Vec<Turn>,
-    /// The last stored event; -1 when there is none. Closers that are only shown do not count.
-    last_seq: i64,
-    running: bool,
-    status: Value,
-    damage: Option<Damage>,
-}
-
-impl Turns {
-    fn new(inspected: Inspected) -> Self {
-        let transcript = inspected.view.transcript();
-        let damage = inspected.damage.into_iter().next();
-        let status = if damage.is_some() {
-            json!("damaged")
-        } else if inspected.unsupported.is_some() {
-            json!("unsupported")
-        } else {
-            json!(transcript.status())
-        };
-        let shown = transcript
-            .next_seq()
-            .saturating_sub(inspected.unstored as u64);
-        Self {
-            turns: inspected.view.turns().to_vec(),
-            last_seq: i64::try_from(shown).unwrap_or(i64::MAX) - 1,
-            running: transcript.open_turn().is_some() && inspected.stat.writer.is_some(),
-            status,
-            damage,
-        }
-    }
-
-    fn unreadable(damage: Damage) -> Self {
-        Self {
-            turns: Vec::new(),
-            last_seq: -1,
-            running: false,
-            status: json!("damaged"),
-            damage: Some(damage),
-        }
-    }
-}
-
-/// `GET /api/agent/sessions/{id}/turns`
-pub(crate) async fn turns(State(shared): State<Shared>, Path(id): Path<String>) -> Answer<Turns> {
-    let id = input::session_id(id)?;
-    match shared.agents.store().inspect(&id).await {
-        Ok(inspected) => Ok(Json(Turns::new(inspected))),
-        Err(ReadError::Corrupt { damage, .. }) => Ok(Json(Turns::unreadable(damage))),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[derive(Debug, Serialize)]
 pub(crate) struct History {
     items: Vec<Value>,
     report: NormaliseReport,
@@ -190,7 +124,7 @@ pub(crate) async fn history(
     Path(id): Path<String>,
 ) -> Answer<History> {
     let id = input::session_id(id)?;
-    let inspected = shared.agents.store().inspect(&id).await?;
+    let inspected = shared.agents.store().inspect_turns(&id, drop).await?;
     let transcript = inspected.view.transcript();
     let items = transcript
         .surface()

@@ -182,6 +182,18 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Returns what was used since an earlier sum.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let since = |a: Option<u64>, b: Option<u64>| a.map(|a| a.saturating_sub(b.unwrap_or(0)));
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            cached_input_tokens: since(self.cached_input_tokens, earlier.cached_input_tokens),
+            reasoning_tokens: since(self.reasoning_tokens, earlier.reasoning_tokens),
+        }
+    }
+
     /// Adds another call's tokens; never overflows.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
@@ -738,4 +750,19 @@ pub struct ModelTrouble {
     /// Wait before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
+}
+
+/// `log/lost`, the first of the events that a repair puts in the place of lost ones. The others say
+/// only which the first is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogLost {
+    /// First lost event.
+    pub from_seq: u64,
+    /// Last lost event.
+    pub to_seq: u64,
+    /// Bytes of the log that could not be read.
+    pub bytes: u64,
+    /// What was wrong with them.
+    pub reason: String,
 }

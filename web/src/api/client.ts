@@ -15,6 +15,14 @@ const root = "/api/agent";
 
 export type ArchivedFilter = "false" | "true" | "all";
 
+/** Where a page of turns is, by events or by a turn, and about how many items it has. */
+export type TurnsPlace = { limit?: number } & (
+  | { before?: number }
+  | { from: number }
+  | { around: number }
+  | { turn: number }
+);
+
 export interface SummaryPatch {
   title?: string | null;
   archived?: boolean;
@@ -61,8 +69,12 @@ export const api = {
   session: (id: string, signal?: AbortSignal) =>
     json<SessionDetail>(session(id), signal ? { signal } : {}),
 
-  turns: (id: string, signal?: AbortSignal) =>
-    json<TurnsResponse>(`${session(id)}/turns`, signal ? { signal } : {}),
+  /** A page of the conversation; the newest when no place is named. */
+  turns(id: string, signal?: AbortSignal, place: TurnsPlace = {}) {
+    const params = new URLSearchParams();
+    for (const [name, value] of Object.entries(place)) params.set(name, String(value));
+    return json<TurnsResponse>(`${session(id)}/turns?${params}`, signal ? { signal } : {});
+  },
 
   log: (id: string, from: number, limit: number, signal?: AbortSignal) =>
     json<LogPage>(`${session(id)}/log?from=${from}&limit=${limit}`, signal ? { signal } : {}),

@@ -132,7 +132,7 @@ export interface History {
   report: Record<string, unknown>;
 }
 
-export type Item = SystemItem | UserItem | AssistantItem | ToolItem | CompactionItem | HeadItem | NoticeItem;
+export type Item = SystemItem | UserItem | AssistantItem | ToolItem | CompactionItem | HeadItem | NoticeItem | LostItem;
 
 /** A line of the log, as it is stored. */
 export interface LogEvent {
@@ -146,6 +146,18 @@ export interface LogPage {
   damage: Damage[];
   lines: LogEvent[];
   next: number | null;
+}
+
+export interface LostItem {
+  bytes: number;
+  events: {
+    fromSeq: number;
+    toSeq: number;
+  };
+  id: string;
+  kind: "lost";
+  reason: string;
+  seq: number;
 }
 
 export interface Model {
@@ -325,7 +337,6 @@ export interface SessionDetail {
   /** The first line of the log; see docs/format.md. */
   header: Record<string, unknown>;
   summary: Summary;
-  turns: TurnHead[];
 }
 
 export interface SessionPage {
@@ -444,10 +455,14 @@ export interface TurnHead {
 }
 
 export interface Turns {
+  atEnd: boolean;
+  cut: boolean;
   damage: Damage | null;
+  from: number;
   lastSeq: number;
   running: boolean;
   status: Status;
+  to: number;
   turns: Turn[];
 }
 

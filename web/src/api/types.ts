@@ -14,6 +14,7 @@ export type {
   HeadItem,
   Item,
   LogPage,
+  LostItem,
   NoticeItem,
   Outcome,
   Patch,
