@@ -7,13 +7,17 @@
 //!   document.
 //! - What goes wrong is mapped once, in `error`, to a stable [`Code`].
 
+mod audit;
 mod auth;
 mod branches;
+mod check;
 mod error;
 mod events;
+mod export;
 mod fold;
 mod input;
 pub mod limits;
+mod lineage;
 mod meta;
 mod metrics;
 mod openapi;
@@ -30,5 +34,6 @@ mod turns;
 
 pub use auth::{COOKIE, ListenError, check_listen, check_token};
 pub use error::Code;
+pub use export::{ExportError, Format, Sink, export};
 pub use page::is_built as page_is_built;
 pub use server::{ServerConfig, router, serve};

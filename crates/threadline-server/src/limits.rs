@@ -20,6 +20,24 @@ pub const TURN_ITEMS: usize = 100;
 /// Most items in a page of the read model.
 pub const MAX_TURN_ITEMS: usize = 500;
 
+/// Most findings of a check that are told one by one.
+pub const MAX_FINDINGS: usize = 100;
+
+/// Most ancestors in a lineage.
+pub const MAX_ANCESTORS: usize = 32;
+
+/// Siblings, and children, in a page of a lineage.
+pub const RELATIVES: usize = 50;
+
+/// Entries in a page of an audit when the caller names no number.
+pub const AUDIT_LIMIT: usize = 100;
+
+/// Most entries in a page of an audit.
+pub const MAX_AUDIT_LIMIT: usize = 500;
+
+/// Events that are read for one page of an audit, also when they hold few entries.
+pub const AUDIT_EVENTS: u64 = 50_000;
+
 /// Lines in a page of a raw log when the caller names no number.
 pub const LOG_LIMIT: usize = 200;
 

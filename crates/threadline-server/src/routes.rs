@@ -3,8 +3,8 @@
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use crate::{
-    branches, error::Code, events, meta, metrics, openapi, queue, runs, sessions, state::Shared,
-    turns,
+    audit, branches, check, error::Code, events, export, lineage, meta, metrics, openapi, queue,
+    runs, sessions, state::Shared, turns,
 };
 
 /// What an answer's body is.
@@ -124,6 +124,7 @@ pub(crate) fn table() -> Vec<Route> {
     table.extend(queueing());
     table.extend(reading());
     table.extend(debugging());
+    table.extend(looking_after());
     table.extend(other());
     table
 }
@@ -500,6 +501,80 @@ fn debugging() -> Vec<Route> {
             "Most lines: 1 to 1000, 200 by default.",
         )
         .errors(&[Code::InvalidInput, Code::SessionNotFound]),
+    ]
+}
+
+fn looking_after() -> Vec<Route> {
+    let reading = [Code::SessionNotFound, Code::Damaged, Code::InvalidInput];
+    vec![
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/verify"),
+            post(check::verify),
+            (
+                "verifySession",
+                "Checks every record of the log, and every link of its chain. Nothing is changed.",
+            ),
+            (200, Content::Json("Verified")),
+        )
+        .query(
+            "requests",
+            Kind::OneOf(&["0", "1"]),
+            "1: the request of every step is rebuilt and compared too.",
+        )
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/sync"),
+            get(check::sync),
+            (
+                "getSync",
+                "Says how far the log is known to be durable, and who writes it.",
+            ),
+            (200, Content::Json("Sync")),
+        )
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/lineage"),
+            get(lineage::show),
+            (
+                "getLineage",
+                "Shows what a session was forked or begun from, what else was, and what came of it.",
+            ),
+            (200, Content::Json("Lineage")),
+        )
+        .query("children", Kind::Text, "`children.nextCursor` of the page before.")
+        .query("siblings", Kind::Text, "`siblings.nextCursor` of the page before.")
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/audit"),
+            get(audit::show),
+            (
+                "getAudit",
+                "Lists questions, decisions and changes of policy, newest first.",
+            ),
+            (200, Content::Json("Audit")),
+        )
+        .query("before", Kind::Whole, "`next` of the page before.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "Most entries: 1 to 500, 100 by default. A page may have fewer, and others behind it.",
+        )
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/export"),
+            get(export::download),
+            (
+                "exportSession",
+                "Gives the session as a file: its log as it is stored, Markdown, or one page of HTML.",
+            ),
+            (200, Content::Bytes),
+        )
+        .query(
+            "format",
+            Kind::OneOf(&["jsonl", "markdown", "html"]),
+            "`jsonl` by default.",
+        )
+        .errors(&reading),
     ]
 }
 

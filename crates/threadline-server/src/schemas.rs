@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::Code, input::STATUSES};
 
+mod panels;
 mod streams;
 
 pub(crate) use streams::messages;
@@ -73,6 +74,7 @@ pub(crate) fn all() -> Map<String, Value> {
         .chain(items())
         .chain(debugging())
         .chain(streams::streams())
+        .chain(panels::panels())
         .chain(rest())
         .map(|(name, schema)| (name.to_owned(), schema))
         .collect()

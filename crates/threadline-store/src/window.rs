@@ -299,6 +299,35 @@ impl SessionStore {
         Ok(folded.is_ok().then_some((view, first.seq)))
     }
 
+    /// Calls `f` for each valid line before event `before`, newest first, until it returns false or
+    /// the log begins.
+    ///
+    /// # Errors
+    /// [`ReadError`], also for damage on the way.
+    pub async fn each_event_back(
+        &self,
+        id: &SessionId,
+        before: u64,
+        mut f: impl FnMut(&Line) -> bool + Send,
+    ) -> Result<(), ReadError> {
+        let (mut high, mut stride) = (before, WINDOW_STRIDE);
+        while high > 0 {
+            let low = high.saturating_sub(stride);
+            let mut lines = Vec::new();
+            let met = self.lines_between(id, low, high, |line| lines.push(line.clone()));
+            if let Err(Met(damage)) = met.await? {
+                let id = id.clone();
+                return Err(ReadError::Corrupt { id, damage });
+            }
+            if !lines.iter().rev().all(&mut f) {
+                return Ok(());
+            }
+            high = low;
+            stride = (stride * 2).min(WINDOW_STRIDE * 32);
+        }
+        Ok(())
+    }
+
     async fn bounds(
         &self,
         id: &SessionId,
@@ -402,20 +431,32 @@ impl SessionStore {
     /// Reads what lines from `low` up to before `high` are to a search.
     async fn marks(&self, id: &SessionId, low: u64, high: u64) -> Found<Vec<Mark>> {
         let mut marks = Vec::new();
+        let read = self.lines_between(id, low, high, |line| marks.push(Mark::of(line)));
+        Ok(read.await?.map(|()| marks))
+    }
+
+    /// Gives the lines from `low` up to before `high`, in order.
+    async fn lines_between(
+        &self,
+        id: &SessionId,
+        low: u64,
+        high: u64,
+        mut give: impl FnMut(&Line) + Send,
+    ) -> Found<()> {
         let mut pos = ReadPos::at(low);
         loop {
             let page = self.backend().page(id, pos, WINDOW_PAGE_BYTES).await?;
             for entry in &page.entries {
                 match entry {
                     Entry::Header(_) => {}
-                    Entry::Line(line, _) if line.event.seq >= high => return Ok(Ok(marks)),
-                    Entry::Line(line, _) => marks.push(Mark::of(line)),
-                    Entry::Damage(damage) if damage.seq >= high => return Ok(Ok(marks)),
+                    Entry::Line(line, _) if line.event.seq >= high => return Ok(Ok(())),
+                    Entry::Line(line, _) => give(line),
+                    Entry::Damage(damage) if damage.seq >= high => return Ok(Ok(())),
                     Entry::Damage(damage) => return Ok(Err(Met(damage.clone()))),
                 }
             }
             if page.end || page.next.seq >= high {
-                return Ok(Ok(marks));
+                return Ok(Ok(()));
             }
             pos = page.next;
         }

@@ -31,6 +31,41 @@ export interface AssistantItem {
   usage: Usage | null;
 }
 
+export interface Audit {
+  entries: AuditEntry[];
+  next: number | null;
+}
+
+export type AuditEntry = {
+  approvalId: string;
+  arguments: string;
+  kind: "asked";
+  name: string;
+  reason: string;
+  seq: number;
+  time: number;
+} | {
+  approvalId: string;
+  by: string;
+  comment: string | null;
+  decision: "approved" | "approved_for_session" | "denied" | "expired";
+  kind: "decided";
+  seq: number;
+  time: number;
+} | {
+  approvalPolicy: ApprovalPolicy;
+  kind: "policy";
+  sandboxMode: SandboxMode;
+  seq: number;
+  time: number;
+  turn: number;
+} | {
+  kind: "other";
+  seq: number;
+  time: number;
+  type: string;
+};
+
 export interface Cancelled {
   runId: string;
 }
@@ -133,6 +168,20 @@ export interface History {
 }
 
 export type Item = SystemItem | UserItem | AssistantItem | ToolItem | CompactionItem | HeadItem | NoticeItem | LostItem;
+
+export interface Lineage {
+  ancestors: Relative[];
+  children: {
+    nextCursor: string | null;
+    sessions: Relative[];
+  };
+  older: boolean;
+  session: Relative;
+  siblings: {
+    nextCursor: string | null;
+    sessions: Relative[];
+  };
+}
 
 /** A line of the log, as it is stored. */
 export interface LogEvent {
@@ -254,6 +303,13 @@ export interface Reason {
   kind: "completed" | "cancelled" | "blocked" | "error" | "max_steps" | "max_tokens" | "limit" | "interrupted";
   limit?: string;
   message?: string;
+}
+
+export interface Relative {
+  atSeq: number | null;
+  id: string;
+  kind: "session" | "fork" | "subagent";
+  summary: Summary | null;
 }
 
 export interface RequestDetail {
@@ -388,6 +444,18 @@ export interface SummaryPatch {
   title?: string | null;
 }
 
+export interface Sync {
+  bytes: number;
+  durability: "step" | "event" | "os";
+  durableSeq: number | null;
+  lastSeq: number;
+  writer: {
+    host: string;
+    pid: number;
+    since: number;
+  } | null;
+}
+
 export interface SystemItem {
   id: string;
   kind: "system";
@@ -479,6 +547,27 @@ export interface UserItem {
   kind: "user";
   seq: number;
   source: "user" | "queued" | "steer" | "context";
+}
+
+export interface Verified {
+  chainedTurns: number;
+  events: number;
+  findings: {
+    message: string;
+    seq: number | null;
+  }[];
+  found: number;
+  hint: string | null;
+  ok: boolean;
+  requests: {
+    found: number;
+    ok: boolean;
+    unequal: {
+      seq: number;
+      step: number;
+    }[];
+  } | null;
+  unverified: number;
 }
 
 export interface ViewApproval {

@@ -14,6 +14,7 @@ mod document;
 mod follow;
 mod listing;
 mod page;
+mod panels;
 mod queue;
 mod runs;
 mod schema;
