@@ -1,6 +1,8 @@
 import { errorFromResponse, unreachable } from "./problem";
 import type {
+  Audit,
   Decision,
+  Lineage,
   LogPage,
   RequestDetail,
   RequestHead,
@@ -8,7 +10,9 @@ import type {
   SessionDetail,
   SessionPage,
   Summary,
+  Sync,
   TurnsResponse,
+  Verified,
 } from "./types";
 
 const root = "/api/agent";
@@ -78,6 +82,30 @@ export const api = {
 
   log: (id: string, from: number, limit: number, signal?: AbortSignal) =>
     json<LogPage>(`${session(id)}/log?from=${from}&limit=${limit}`, signal ? { signal } : {}),
+
+  verify: (id: string, requests: boolean, signal?: AbortSignal) =>
+    json<Verified>(`${session(id)}/verify?requests=${requests ? 1 : 0}`, {
+      method: "POST",
+      ...(signal ? { signal } : {}),
+    }),
+
+  sync: (id: string, signal?: AbortSignal) =>
+    json<Sync>(`${session(id)}/sync`, signal ? { signal } : {}),
+
+  lineage: (id: string, children: string | null, signal?: AbortSignal) =>
+    json<Lineage>(
+      `${session(id)}/lineage${children === null ? "" : `?children=${encodeURIComponent(children)}`}`,
+      signal ? { signal } : {},
+    ),
+
+  audit: (id: string, before: number | null, signal?: AbortSignal) =>
+    json<Audit>(
+      `${session(id)}/audit${before === null ? "" : `?before=${before}`}`,
+      signal ? { signal } : {},
+    ),
+
+  exportUrl: (id: string, format: "jsonl" | "markdown" | "html") =>
+    `${root}${session(id)}/export?format=${format}`,
 
   requests: (id: string, signal?: AbortSignal) =>
     json<{ requests: RequestHead[] }>(`${session(id)}/requests`, signal ? { signal } : {}),
