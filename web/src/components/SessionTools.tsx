@@ -25,13 +25,13 @@ export function SessionTools({ id }: { id: string }) {
   const abort = useRef<AbortController | null>(null);
   useEffect(() => () => abort.current?.abort(), []);
 
-  const verify = async (): Promise<void> => {
+  const verify = async (requests: boolean): Promise<void> => {
     abort.current?.abort();
     const mine = new AbortController();
     abort.current = mine;
     setCheck({ kind: "checking" });
     try {
-      const report = await api.verify(id, true, mine.signal);
+      const report = await api.verify(id, requests, mine.signal);
       if (!mine.signal.aborted) setCheck({ kind: "done", report });
     } catch (error) {
       if (!mine.signal.aborted) setCheck({ kind: "failed", error: toHuman(error) });
@@ -51,12 +51,23 @@ export function SessionTools({ id }: { id: string }) {
           className="button small"
           data-testid="verify"
           disabled={check.kind === "checking"}
-          onClick={() => void verify()}
+          onClick={() => void verify(false)}
         >
           {check.kind === "not_checked" ? "Check the log" : "Check again"}
         </button>
+        {state === "intact" && check.kind === "done" && check.report.requests === null && (
+          <button
+            type="button"
+            className="button small"
+            data-testid="verify-requests"
+            title="Rebuilds the request of every step; a long session takes a while"
+            onClick={() => void verify(true)}
+          >
+            Check requests too
+          </button>
+        )}
       </div>
-      {check.kind === "failed" && <ErrorBanner error={check.error} onRetry={() => void verify()} />}
+      {check.kind === "failed" && <ErrorBanner error={check.error} onRetry={() => void verify(false)} />}
       {check.kind === "done" && <Report id={id} report={check.report} />}
       <nav className="tools-row export" aria-label="Export">
         <span className="quiet">Export as</span>
@@ -95,6 +106,7 @@ function Report({ id, report }: { id: string; report: Verified }) {
       <p className="quiet">
         {plural(report.events, "event")} read, {plural(report.chainedTurns, "turn")} with a chain
         value.
+        {report.requests?.ok === true && " Every request is rebuilt as it was sent."}
         {report.unverified > 0 && ` ${plural(report.unverified, "line")} without a checksum.`}
       </p>
       {report.findings.length > 0 && (

@@ -25,8 +25,11 @@ pub(crate) async fn export(ui: Ui, store: &SessionStore, args: Export) -> Outcom
         ExportFormat::Html => Format::Html,
     };
     let Some(path) = &args.output else {
-        let mut out = io::stdout().lock();
-        let mut take = |piece: String| out.write_all(piece.as_bytes());
+        let mut take = |piece: String| {
+            let mut out = io::stdout().lock();
+            out.write_all(piece.as_bytes())?;
+            out.flush()
+        };
         return match threadline_server::export(store, &id, format, &mut take).await {
             Ok(()) => Ok(Exit::Completed),
             Err(ExportError::Read(error)) => Err(error.into()),
