@@ -30,6 +30,7 @@ mod server;
 mod sessions;
 mod sse;
 mod state;
+mod timeline;
 mod turns;
 
 pub use auth::{COOKIE, ListenError, check_listen, check_token};

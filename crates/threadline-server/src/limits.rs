@@ -38,6 +38,12 @@ pub const MAX_AUDIT_LIMIT: usize = 500;
 /// Events that are read for one page of an audit, also when they hold few entries.
 pub const AUDIT_EVENTS: u64 = 50_000;
 
+/// Requests in a page of their list when the caller names no number.
+pub const REQUEST_LIMIT: usize = 200;
+
+/// Most requests in a page of their list.
+pub const MAX_REQUEST_LIMIT: usize = 500;
+
 /// Lines in a page of a raw log when the caller names no number.
 pub const LOG_LIMIT: usize = 200;
 

@@ -4,7 +4,7 @@ use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use crate::{
     audit, branches, check, error::Code, events, export, lineage, meta, metrics, openapi, queue,
-    runs, sessions, state::Shared, turns,
+    runs, sessions, state::Shared, timeline, turns,
 };
 
 /// What an answer's body is.
@@ -467,11 +467,17 @@ fn debugging() -> Vec<Route> {
             get(sessions::requests),
             (
                 "listRequests",
-                "Lists the requests that the session's steps sent.",
+                "Lists the requests that the session's steps sent, the newest page by default.",
             ),
             (200, Content::Json("Requests")),
         )
-        .errors(&[Code::SessionNotFound]),
+        .query("before", Kind::Whole, "`next` of the page behind.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "Most requests: 1 to 500, 200 by default.",
+        )
+        .errors(&[Code::InvalidInput, Code::SessionNotFound, Code::Damaged]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/requests/{step}"),
             get(sessions::request),
@@ -482,12 +488,28 @@ fn debugging() -> Vec<Route> {
             ),
             (200, Content::Json("RequestDetail")),
         )
+        .query(
+            "seq",
+            Kind::Whole,
+            "The step's event, as in the list: the state before it comes from a checkpoint then.",
+        )
         .errors(&[
             Code::InvalidInput,
             Code::SessionNotFound,
             Code::StepNotFound,
             Code::Damaged,
         ]),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/timeline"),
+            get(timeline::show),
+            (
+                "getTimeline",
+                "Shows when the model calls, tools and questions of a turn began and ended.",
+            ),
+            (200, Content::Json("Timeline")),
+        )
+        .query("turn", Kind::Whole, "Its number; the newest by default.")
+        .errors(&[Code::InvalidInput, Code::SessionNotFound, Code::Damaged]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/log"),
             get(sessions::log),

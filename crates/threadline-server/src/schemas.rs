@@ -500,6 +500,7 @@ fn debugging() -> Named {
             "Requests",
             object(&[
                 ("requests", list(is("RequestHead"))),
+                ("next", or_null(whole())),
                 ("damage", or_null(is("Damage"))),
             ]),
         ),

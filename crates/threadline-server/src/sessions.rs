@@ -9,14 +9,14 @@ use threadline_session::{
     types,
 };
 use threadline_store::{
-    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionSummary,
+    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionSummary, WindowAt,
     limits::{LIST_LIMIT, MAX_LIST_LIMIT},
 };
 
 use crate::{
     error::{Code, Problem},
     input::{self, Body, Params, Path, STATUSES},
-    limits::{LOG_LIMIT, MAX_LOG_LIMIT},
+    limits::{LOG_LIMIT, MAX_LOG_LIMIT, MAX_REQUEST_LIMIT, REQUEST_LIMIT},
     state::Shared,
 };
 
@@ -196,8 +196,11 @@ impl RequestHead {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Requests {
+    /// In the order in which they were sent.
     requests: Vec<RequestHead>,
-    /// Damage that the list ends at.
+    /// `before` of the page before; `null` when there is none.
+    next: Option<u64>,
+    /// Damage that was met.
     damage: Option<Damage>,
 }
 
@@ -205,23 +208,44 @@ pub(crate) struct Requests {
 pub(crate) async fn requests(
     State(shared): State<Shared>,
     Path(id): Path<String>,
+    params: Params,
 ) -> Answer<Requests> {
     let id = input::session_id(id)?;
+    let limit = params.number("limit", REQUEST_LIMIT as u64, 1..=MAX_REQUEST_LIMIT as u64)?;
+    let limit = usize::try_from(limit).unwrap_or(REQUEST_LIMIT);
+    let store = shared.agents.store();
+    let (before, mut damage) = match params.get("before") {
+        Some(_) => (params.number("before", 0, 0..=u64::MAX)?, None),
+        None => {
+            let window = store.window(&id, WindowAt::End, 1).await?;
+            (window.end, window.damage)
+        }
+    };
     let mut requests = Vec::new();
-    let read = shared.agents.store().each_event(&id, |line| {
+    let mut next = None;
+    let read = store.each_event_back(&id, before, |line| {
         if line.event.kind == types::STEP_START
             && let Ok(Payload::StepStart(start)) = line.event.payload()
         {
+            if requests.len() == limit {
+                next = Some(line.event.seq.saturating_add(1));
+                return false;
+            }
             requests.push(RequestHead::new(line.event.seq, start));
         }
         true
     });
-    let damage = match read.await {
-        Ok(()) => None,
-        Err(ReadError::Corrupt { damage, .. }) => Some(damage),
+    match read.await {
+        Ok(()) => {}
+        Err(ReadError::Corrupt { damage: met, .. }) => damage = Some(met),
         Err(error) => return Err(error.into()),
-    };
-    Ok(Json(Requests { requests, damage }))
+    }
+    requests.reverse();
+    Ok(Json(Requests {
+        requests,
+        next,
+        damage,
+    }))
 }
 
 #[derive(Debug, Serialize)]
@@ -248,11 +272,19 @@ struct FingerprintCheck {
 pub(crate) async fn request(
     State(shared): State<Shared>,
     Path((id, step)): Path<(String, String)>,
+    params: Params,
 ) -> Answer<RequestDetail> {
     let id = input::session_id(id)?;
     let step = input::whole(&step)
         .ok_or_else(|| Problem::field("step", "`step` must be the number of a step"))?;
-    let found = shared.agents.store().request_of_step(&id, step).await?;
+    let store = shared.agents.store();
+    let found = match params.get("seq") {
+        Some(_) => {
+            let seq = params.number("seq", 0, 0..=u64::MAX)?;
+            store.request_at(&id, step, seq).await?
+        }
+        None => store.request_of_step(&id, step).await?,
+    };
     let Some(rebuilt) = found else {
         let detail = format!("session {id} has no step {step}");
         return Err(Problem::new(Code::StepNotFound, detail));

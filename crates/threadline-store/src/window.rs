@@ -6,12 +6,12 @@
 //! log shows. The state at its beginning comes from a checkpoint.
 
 use threadline_session::{
-    Event, Payload, SessionId, Status, Transcript, Turn, TurnHead, View, closers, codec::Line,
-    types,
+    Event, Payload, Request, RequestError, SessionId, Status, Transcript, Turn, TurnHead, View,
+    closers, codec::Line, types,
 };
 
 use crate::{
-    Damage, Entry, ReadError, ReadPos, SessionStore, Stat,
+    Damage, Entry, ReadError, ReadPos, RebuiltRequest, SessionStore, Stat,
     limits::{FOLLOWED_ITEMS, WINDOW_BYTES, WINDOW_PAGE_BYTES, WINDOW_STRIDE},
     scan::Scan,
 };
@@ -262,10 +262,7 @@ impl SessionStore {
     async fn close(&self, id: &SessionId, view: &mut View) -> Result<(), ReadError> {
         let missing = view.transcript().missing_calls();
         if let Some(damage) = self.fill(id, view.transcript_mut(), &missing).await? {
-            return Err(ReadError::Corrupt {
-                id: id.clone(),
-                damage,
-            });
+            return Err(self.corrupt(id, damage));
         }
         for event in closers(view.transcript()).unwrap_or_default() {
             let _applied = view.apply(&event);
@@ -316,8 +313,7 @@ impl SessionStore {
             let mut lines = Vec::new();
             let met = self.lines_between(id, low, high, |line| lines.push(line.clone()));
             if let Err(Met(damage)) = met.await? {
-                let id = id.clone();
-                return Err(ReadError::Corrupt { id, damage });
+                return Err(self.corrupt(id, damage));
             }
             if !lines.iter().rev().all(&mut f) {
                 return Ok(());
@@ -326,6 +322,44 @@ impl SessionStore {
             stride = (stride * 2).min(WINDOW_STRIDE * 32);
         }
         Ok(())
+    }
+
+    /// Rebuilds the request of the step that begins with event `seq`, from the state that the log
+    /// has there as opening a session restores it. `None` when another event stands there.
+    ///
+    /// # Errors
+    /// [`ReadError`]; the inner result says when no request can be built.
+    pub async fn request_at(
+        &self,
+        id: &SessionId,
+        step: u64,
+        seq: u64,
+    ) -> Result<Option<Result<RebuiltRequest, RequestError>>, ReadError> {
+        self.stat(id).await?;
+        let start = match self.event_at(id, seq).await?.map(|event| event.payload()) {
+            Some(Ok(Payload::StepStart(start))) if start.step == step => start,
+            _ => return Ok(None),
+        };
+        let scan = self.state_before(id, seq).await?;
+        if let Some(damage) = scan.damage.into_iter().next() {
+            return Err(self.corrupt(id, damage));
+        }
+        if let Some(reason) = scan.unsupported {
+            let id = id.clone();
+            return Err(ReadError::Unsupported { id, reason });
+        }
+        let mut state = scan.state.with_items();
+        let missing = state.missing();
+        if let Some(damage) = self.fill(id, &mut state, &missing).await? {
+            return Err(self.corrupt(id, damage));
+        }
+        Ok(Some(Request::build(&state).map(|(request, _)| {
+            RebuiltRequest {
+                request,
+                seq,
+                start,
+            }
+        })))
     }
 
     async fn bounds(

@@ -345,6 +345,7 @@ export interface RequestHead {
 
 export interface Requests {
   damage: Damage | null;
+  next: number | null;
   requests: RequestHead[];
 }
 
@@ -399,6 +400,16 @@ export interface SessionPage {
   nextCursor: string | null;
   rebuilding: boolean;
   sessions: Summary[];
+}
+
+export interface Span {
+  endedAt: number | null;
+  kind: "model" | "tool" | "approval";
+  label: string;
+  outcome: Outcome | null;
+  seq: number;
+  startedAt: number;
+  step: number;
 }
 
 export type Status = "idle" | "running" | "waiting" | "interrupted" | "damaged" | "unsupported" | "missing";
@@ -463,6 +474,14 @@ export interface SystemItem {
   seq: number;
   text: string;
   tools: string[];
+}
+
+export interface Timeline {
+  cut: boolean;
+  endedAt: number | null;
+  spans: Span[];
+  startedAt: number;
+  turn: number;
 }
 
 export interface ToolItem {

@@ -83,6 +83,28 @@ pub(super) fn panels() -> Named {
             ]),
         ),
         (
+            "Timeline",
+            object(&[
+                ("turn", whole()),
+                ("startedAt", whole()),
+                ("endedAt", or_null(whole())),
+                ("cut", boolean()),
+                ("spans", list(is("Span"))),
+            ]),
+        ),
+        (
+            "Span",
+            object(&[
+                ("kind", one_of(&["model", "tool", "approval"])),
+                ("label", text()),
+                ("step", whole()),
+                ("seq", whole()),
+                ("startedAt", whole()),
+                ("endedAt", or_null(whole())),
+                ("outcome", or_null(is("Outcome"))),
+            ]),
+        ),
+        (
             "Audit",
             object(&[
                 ("entries", list(is("AuditEntry"))),

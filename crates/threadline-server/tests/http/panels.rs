@@ -145,3 +145,64 @@ async fn exports_are_the_log_or_inert_text() {
         .await
         .problem(400, "invalid_input");
 }
+
+#[tokio::test]
+async fn a_timeline_shows_the_calls_of_a_turn() {
+    let server = Server::start().await;
+    let input = json!({"task": "$ echo hi", "approvalPolicy": "never"});
+    let id = server.run(&input).await.session();
+    server.run(&json!({"task": "more", "sessionId": id})).await;
+    let path = format!("/api/agent/sessions/{id}/timeline");
+    let newest = server.get(&path).await.json();
+    assert_eq!(
+        (&newest["turn"], &newest["cut"]),
+        (&json!(2), &json!(false))
+    );
+    let first = server.get(&format!("{path}?turn=1")).await.json();
+    let spans = first["spans"].as_array().unwrap();
+    let kinds: Vec<_> = spans
+        .iter()
+        .map(|span| span["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["model", "tool", "model"]);
+    assert_eq!(spans[1]["outcome"], "ok");
+    for span in spans {
+        assert!(span["endedAt"].as_u64() >= span["startedAt"].as_u64());
+    }
+    server
+        .get(&format!("{path}?turn=0"))
+        .await
+        .problem(400, "invalid_input");
+}
+
+#[tokio::test]
+async fn requests_are_listed_in_pages_and_found_by_their_event() {
+    let server = Server::start().await;
+    let id = server.run(&json!({"task": "one"})).await.session();
+    for task in ["two", "three"] {
+        server.run(&json!({"task": task, "sessionId": id})).await;
+    }
+    let path = format!("/api/agent/sessions/{id}/requests");
+    let all = server.get(&path).await.json();
+    assert_eq!(all["next"], json!(null));
+    let mut page = server.get(&format!("{path}?limit=1")).await.json();
+    let mut seen = page["requests"].as_array().unwrap().clone();
+    while let Some(next) = page["next"].as_u64() {
+        page = server
+            .get(&format!("{path}?limit=1&before={next}"))
+            .await
+            .json();
+        seen.insert(0, page["requests"][0].clone());
+    }
+    assert_eq!(json!(seen), all["requests"]);
+    for head in seen {
+        let (step, seq) = (&head["step"], &head["seq"]);
+        let found = server.get(&format!("{path}/{step}?seq={seq}")).await.json();
+        assert_eq!(found["fingerprint"]["match"], true);
+        assert_eq!(found, server.get(&format!("{path}/{step}")).await.json());
+    }
+    server
+        .get(&format!("{path}/1?seq=0"))
+        .await
+        .problem(404, "step_not_found");
+}
