@@ -48,6 +48,7 @@ for (const scheme of ["light", "dark"] as const) {
     await expectAccessible(page);
 
     await app.byId("tab-debug").click();
+    await expect(app.byId("span")).toHaveCount(4);
     await app.byId("debug-step").nth(1).getByRole("button").first().click();
     await expect(app.byId("request-diff")).toContainText("0 removed");
     await expect(app.byId("request-diff").getByLabel("Items added")).toContainText("+ {");

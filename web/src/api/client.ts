@@ -6,11 +6,13 @@ import type {
   LogPage,
   RequestDetail,
   RequestHead,
+  Requests,
   ServerConfig,
   SessionDetail,
   SessionPage,
   Summary,
   Sync,
+  Timeline,
   TurnsResponse,
   Verified,
 } from "./types";
@@ -107,11 +109,24 @@ export const api = {
   exportUrl: (id: string, format: "jsonl" | "markdown" | "html") =>
     `${root}${session(id)}/export?format=${format}`,
 
-  requests: (id: string, signal?: AbortSignal) =>
-    json<{ requests: RequestHead[] }>(`${session(id)}/requests`, signal ? { signal } : {}),
+  /** The newest steps, or those before a place in the log. */
+  requests: (id: string, before: number | null, signal?: AbortSignal) =>
+    json<Requests>(
+      `${session(id)}/requests${before === null ? "" : `?before=${before}`}`,
+      signal ? { signal } : {},
+    ),
 
-  requestOf: (id: string, step: number, signal?: AbortSignal) =>
-    json<RequestDetail>(`${session(id)}/requests/${step}`, signal ? { signal } : {}),
+  requestOf: (id: string, head: Pick<RequestHead, "step" | "seq">, signal?: AbortSignal) =>
+    json<RequestDetail>(
+      `${session(id)}/requests/${head.step}?seq=${head.seq}`,
+      signal ? { signal } : {},
+    ),
+
+  timeline: (id: string, turn: number | null, signal?: AbortSignal) =>
+    json<Timeline>(
+      `${session(id)}/timeline${turn === null ? "" : `?turn=${turn}`}`,
+      signal ? { signal } : {},
+    ),
 
   update: (id: string, patch: SummaryPatch) => json<Summary>(session(id), send("PATCH", patch)),
 

@@ -10,6 +10,7 @@ import { useStore } from "../state/store";
 import { CappedText } from "./CappedText";
 import { ErrorBanner } from "./Feedback";
 import { Icon } from "./Icon";
+import { TimelinePanel } from "./TimelinePanel";
 
 interface DebugPanelProps {
   id: string;
@@ -27,7 +28,7 @@ export function DebugPanel({ id, model }: DebugPanelProps) {
     return () => clearTimeout(timer);
   }, [checks, steps, model.running]);
 
-  if (state.error !== null) {
+  if (state.error !== null && state.requests === null) {
     return <ErrorBanner error={state.error} onRetry={() => void checks.load()} />;
   }
   if (state.requests === null) return <p className="list-empty">Loading the steps</p>;
@@ -36,6 +37,15 @@ export function DebugPanel({ id, model }: DebugPanelProps) {
   }
   return (
     <>
+      <TimelinePanel id={id} running={model.running} steps={steps} />
+      {state.error !== null && (
+        <ErrorBanner error={state.error} onRetry={() => void checks.loadOlder()} />
+      )}
+      {state.older !== null && (
+        <button type="button" className="link-button debug-older" onClick={() => void checks.loadOlder()}>
+          Show older steps
+        </button>
+      )}
       <p className="debug-intro quiet">
         Each step's request, rebuilt from the log. A match proves that resuming sends exactly what the
         live run sent.
