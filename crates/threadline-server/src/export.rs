@@ -11,7 +11,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
-use threadline_session::{SessionId, Turn};
+use threadline_session::{SessionId, ToolItem, Turn};
 use threadline_store::{Entry, ReadError, ReadPos, SessionStore, SessionSummary, WindowAt};
 use tokio::sync::mpsc;
 
@@ -156,6 +156,13 @@ async fn lines(
 fn title_of(summary: &SessionSummary) -> &str {
     let named = summary.title.as_deref().or(summary.first_prompt.as_deref());
     named.unwrap_or("Session")
+}
+
+/// How a call ended, in a word.
+fn outcome(tool: &ToolItem) -> String {
+    let word = serde_json::to_value(tool.outcome).ok();
+    let word = word.as_ref().and_then(serde_json::Value::as_str);
+    word.unwrap_or("no result").to_owned()
 }
 
 /// Why a turn ended, when that is worth a sentence.

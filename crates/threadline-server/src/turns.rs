@@ -88,15 +88,9 @@ pub(crate) async fn turns(
 
 /// Reads where a page is to be; the end of the log when nothing says.
 fn place(params: &Params) -> Result<WindowAt, Problem> {
-    const PLACES: [(&str, fn(u64) -> WindowAt); 4] = [
-        ("before", WindowAt::Before),
-        ("from", WindowAt::From),
-        ("around", WindowAt::Around),
-        ("turn", WindowAt::Turn),
-    ];
     let mut place = WindowAt::End;
     let mut taken = None;
-    for (name, at) in PLACES {
+    for name in ["before", "from", "around", "turn"] {
         if params.get(name).is_none() {
             continue;
         }
@@ -105,7 +99,13 @@ fn place(params: &Params) -> Result<WindowAt, Problem> {
             return Err(Problem::new(Code::InvalidInput, detail).at(name));
         }
         taken = Some(name);
-        place = at(params.number(name, 0, 0..=u64::MAX)?);
+        let number = params.number(name, 0, 0..=u64::MAX)?;
+        place = match name {
+            "before" => WindowAt::Before(number),
+            "from" => WindowAt::From(number),
+            "around" => WindowAt::Around(number),
+            _ => WindowAt::Turn(number),
+        };
     }
     Ok(place)
 }

@@ -7,7 +7,7 @@ use threadline_session::{
 };
 use threadline_store::{BlobId, SessionStore, SessionSummary};
 
-use super::{ending, title_of};
+use super::{ending, outcome, title_of};
 
 /// Also said by a meta element, because a file has no headers: nothing runs, nothing is fetched.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'";
@@ -90,12 +90,7 @@ async fn one(store: &SessionStore, item: &TurnItem) -> String {
             text
         }
         TurnItem::Tool(tool) => {
-            let outcome = tool.outcome.map_or("no result".into(), |outcome| {
-                serde_json::to_value(outcome)
-                    .ok()
-                    .and_then(|word| word.as_str().map(str::to_owned))
-                    .unwrap_or_default()
-            });
+            let outcome = outcome(tool);
             format!(
                 "<details><summary>Tool {} ({})</summary>\n<pre>{}</pre>\n\
                  <div class=\"said\">{}</div></details>\n",

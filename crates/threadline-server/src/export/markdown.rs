@@ -6,7 +6,7 @@ use threadline_session::{
 };
 use threadline_store::SessionSummary;
 
-use super::{ending, title_of};
+use super::{ending, outcome, title_of};
 
 pub(super) fn begin(summary: &SessionSummary) -> String {
     let title = title_of(summary).replace(['\n', '\r'], " ");
@@ -51,12 +51,7 @@ fn one(item: &TurnItem) -> String {
             format!("\n**Assistant**\n\n{text}\n")
         }
         TurnItem::Tool(tool) => {
-            let outcome = tool.outcome.map_or("no result".into(), |outcome| {
-                serde_json::to_value(outcome)
-                    .ok()
-                    .and_then(|word| word.as_str().map(str::to_owned))
-                    .unwrap_or_default()
-            });
+            let outcome = outcome(tool);
             format!(
                 "\n**Tool `{}`** ({outcome})\n\n{}\n{}",
                 tool.name.replace('`', ""),
