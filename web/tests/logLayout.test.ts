@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { layoutLog, rowAt } from "../src/model/logLayout";
+import { layoutLog, rowAt, rowOfEvent } from "../src/model/logLayout";
 
 const turn = (number: number, startSeq: number, endSeq: number | null) => ({ turn: number, startSeq, endSeq });
 
@@ -40,5 +40,19 @@ describe("layoutLog", () => {
     const layout = layoutLog([turn(1, 0, 1)], 1);
     expect(rowAt(layout, 3)).toBeNull();
     expect(rowAt(layoutLog([], -1), 0)).toBeNull();
+  });
+});
+
+describe("rowOfEvent", () => {
+  it("finds the row of every event", () => {
+    const layout = layoutLog([turn(1, 0, 3), turn(2, 6, null)], 9);
+    for (let seq = 0; seq <= 9; seq++) {
+      expect(rowAt(layout, rowOfEvent(layout, seq))).toEqual({ kind: "event", seq });
+    }
+  });
+
+  it("takes an event that is not there for the last", () => {
+    const layout = layoutLog([turn(1, 0, 3)], 3);
+    expect(rowOfEvent(layout, 99)).toBe(layout.rows - 1);
   });
 });

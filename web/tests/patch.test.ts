@@ -16,7 +16,7 @@ const head = (turn: number, over: Partial<TurnHead> = {}): TurnHead => ({
   endSeq: null,
   startedAt: 1,
   endedAt: null,
-  context: {},
+  context: null,
   reason: null,
   usage: { inputTokens: 0, outputTokens: 0 },
   ...over,
@@ -71,12 +71,22 @@ describe("applyView", () => {
     };
     const once = applyView(emptyModel, view);
     expect(applyView(once, view)).toBe(once);
-    expect(applyView(once, { seq: 4, patches: [{ op: "status", status: "x", running: true }] })).toBe(once);
+    expect(applyView(once, { seq: 4, patches: [{ op: "status", status: "running", running: true }] })).toBe(once);
     expect(once.viewSeq).toBe(5);
   });
 
   it("ignores what the snapshot already contains", () => {
-    const state = fromSnapshot({ turns: [], lastSeq: 9, running: false, status: "idle", damage: null });
+    const state = fromSnapshot({
+      turns: [],
+      lastSeq: 9,
+      running: false,
+      status: "idle",
+      damage: null,
+      from: 0,
+      to: 10,
+      atEnd: true,
+      cut: false,
+    });
     expect(applyView(state, { seq: 9, patches: [{ op: "turn", turn: head(1) }] })).toBe(state);
   });
 });
@@ -152,7 +162,7 @@ describe("append", () => {
 
   it("adds output to a tool and bounds it", () => {
     const output = (state: ReadModel, text: string): ReadModel =>
-      applyPatch(state, { op: "append", turn: 1, id: "t", kind: "output", text });
+      applyPatch(state, { op: "append", turn: 1, id: "t", part: 0, kind: "output", text });
     const state = output(output(base, "one\n"), "two\n");
     expect(items(state)[1]).toMatchObject({ output: "one\ntwo\n" });
     const flooded = output(state, "x".repeat(maxLiveOutput) + "end");
@@ -164,7 +174,7 @@ describe("append", () => {
   it("ignores an unknown item and an append of the wrong kind", () => {
     const wrong = applyPatch(base, { op: "append", turn: 1, id: "t", part: 0, kind: "text", text: "x" });
     expect(items(wrong)).toEqual(items(base));
-    const unknown = applyPatch(base, { op: "append", turn: 1, id: "?", kind: "output", text: "x" });
+    const unknown = applyPatch(base, { op: "append", turn: 1, id: "?", part: 0, kind: "output", text: "x" });
     expect(items(unknown)).toEqual(items(base));
   });
 });

@@ -8,6 +8,10 @@ const snapshot = (over: Partial<TurnsResponse>): TurnsResponse => ({
   running: false,
   status: "idle",
   damage: null,
+  from: 0,
+  to: 4,
+  atEnd: true,
+  cut: false,
   ...over,
 });
 
@@ -18,7 +22,7 @@ function serve(routes: { turns: Route; events: Route }): void {
   const calls = { turns: 0, events: 0 };
   vi.stubGlobal("fetch", async (url: string) => {
     if (url.includes("/events")) return routes.events((calls.events += 1));
-    if (url.endsWith("/turns")) return routes.turns((calls.turns += 1));
+    if (url.includes("/turns")) return routes.turns((calls.turns += 1));
     return Response.json({ header: {}, summary: { id: "s" }, turns: [] });
   });
 }

@@ -9,7 +9,13 @@ import { LogStore } from "../src/state/logStore";
 import { hashOf, viewedFromHash } from "../src/state/route";
 import { mergeHead } from "../src/state/sessionList";
 
-const started: RunStarted = { type: "run_started", runId: "r2", sessionId: "s", resumed: true, policy: {} };
+const started: RunStarted = {
+  type: "run_started",
+  runId: "r2",
+  sessionId: "s",
+  resumed: true,
+  policy: { approvalPolicy: "on_request", sandboxMode: "read_only", provider: "p", model: "m", cwd: "/w" },
+};
 
 const summary = (id: string, updatedAt: number): Summary => ({ id, updatedAt, status: "idle" }) as Summary;
 const turn = (number: number, runId: string, reason: Turn["reason"] = null): Turn =>
@@ -96,7 +102,7 @@ describe("mergeHead", () => {
     const known = [summary("a", 9), summary("b", 8), summary("c", 7), summary("d", 6)];
     const merged = mergeHead(
       { sessions: known, cursor: "4" },
-      { sessions: [summary("c", 10), summary("a", 9)], nextCursor: "2" },
+      { sessions: [summary("c", 10), summary("a", 9)], nextCursor: "2", rebuilding: false },
     );
     expect(ids(merged.sessions)).toEqual(["c", "a", "b", "d"]);
     expect(merged.cursor).toBe("4");
@@ -105,13 +111,13 @@ describe("mergeHead", () => {
   it("drops what was deleted elsewhere", () => {
     const merged = mergeHead(
       { sessions: [summary("a", 9), summary("b", 8), summary("c", 7)], cursor: "3" },
-      { sessions: [summary("a", 9), summary("c", 7)], nextCursor: "2" },
+      { sessions: [summary("a", 9), summary("c", 7)], nextCursor: "2", rebuilding: false },
     );
     expect(ids(merged.sessions)).toEqual(["a", "c"]);
   });
 
   it("takes a complete list as it is", () => {
-    const merged = mergeHead({ sessions: [summary("x", 1)], cursor: null }, { sessions: [], nextCursor: null });
+    const merged = mergeHead({ sessions: [summary("x", 1)], cursor: null }, { sessions: [], nextCursor: null, rebuilding: false });
     expect(merged.sessions).toEqual([]);
   });
 });
@@ -127,6 +133,7 @@ describe("LogStore", () => {
       return {
         lines: Array.from({ length: count }, (_, index) => ({ seq: from + index, time: 0, type: "t" })),
         next: null,
+        damage: [],
       };
     };
     const log = new LogStore("s", 449, page);

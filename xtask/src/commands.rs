@@ -80,6 +80,24 @@ pub(crate) fn web() -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the page's types from the server's OpenAPI document.
+pub(crate) fn types() -> Outcome {
+    runner::watch_signals()?;
+    Setup::new(Mode::Attached).ensure(Need::Page)?;
+    let mut test = cargo();
+    test.args([
+        "test",
+        "-p",
+        "threadline-server",
+        "--test",
+        "http",
+        "types::",
+    ])
+    .env("THREADLINE_WRITE_TYPES", "1");
+    runner::run(Mode::Attached, test)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Formats the Rust sources.
 pub(crate) fn fmt() -> Outcome {
     runner::watch_signals()?;

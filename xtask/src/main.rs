@@ -1,4 +1,4 @@
-//! Every chore behind one door: `cargo xtask run | build | web | test | bench | fmt | lint`.
+//! Every chore behind one door: `cargo xtask run | build | web | types | test | bench | fmt | lint`.
 //!
 //! - [`lanes`] is the table of what `test` and `bench` run; a new lane is one row there.
 //! - [`mutants`] seeds bugs into a copy of the store and expects the tests to catch each.
@@ -31,6 +31,7 @@ Commands:
   run [--dev] [-- ARGS]        Build page and binary, then run `threadline serve ARGS`
   build [--dev]                Build page and binary
   web                          Build the page into web/dist
+  types                        Write the page's types from the OpenAPI document
   test [--quick] [LANE]...     Run the tests, all lanes or the named ones (--list lists)
   bench [NAME [ARGS]]          Run the benchmarks, or one; JSON goes to target/bench/
   fmt                          Format the Rust sources
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         ["run", rest @ ..] => commands::run(rest),
         ["build", rest @ ..] => commands::build(rest),
         ["web"] => commands::web(),
+        ["types"] => commands::types(),
         ["test", rest @ ..] => commands::test(rest),
         ["bench", rest @ ..] => commands::bench(rest),
         ["fmt"] => commands::fmt(),

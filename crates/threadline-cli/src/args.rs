@@ -75,6 +75,8 @@ pub(crate) enum Verb {
     Ls(Ls),
     /// Show a session by turns
     Show(Show),
+    /// Write a session to a file: its log, Markdown, or one page of HTML
+    Export(Export),
     /// Check every record of a session's log
     Verify(Verify),
     /// Run the agent loop again over a session's log, in memory, and compare
@@ -285,6 +287,33 @@ pub(crate) struct Fork {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What a session is exported as.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// The lines of its log as they are stored
+    Jsonl,
+    /// Text for people
+    Markdown,
+    /// One page without scripts, images inside
+    Html,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline export 019ad2c4 --format html -o session.html")]
+pub(crate) struct Export {
+    /// Session: id, beginning of an id, or title
+    pub(crate) id: String,
+    /// What it is written as
+    #[arg(long, value_enum, default_value = "jsonl")]
+    pub(crate) format: ExportFormat,
+    /// File to write; standard output by default
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -602,6 +631,7 @@ impl Verb {
             Self::Store(StoreVerb::Copy(copy)) => copy.json,
             Self::Mcp(McpVerb::List(list)) => list.json,
             Self::Serve(_)
+            | Self::Export(_)
             | Self::Rename { .. }
             | Self::Archive { .. }
             | Self::Unarchive { .. }

@@ -128,6 +128,7 @@ async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb)
         | Verb::Store(_) => Ok(Exit::Completed),
         Verb::Ls(args) => verbs::ls(ui, store, args).await,
         Verb::Show(args) => verbs::show(ui, store, args).await,
+        Verb::Export(args) => verbs::export(ui, store, args).await,
         Verb::Verify(args) => verbs::verify(ui, store, args).await,
         Verb::Replay(args) => verbs::replay(ui, store, args).await,
         Verb::Fork(args) => verbs::fork(ui, store, args).await,

@@ -4,16 +4,20 @@ use threadline_agent::{ApprovalInfo, RunEvent, RunPolicy};
 use threadline_session::{
     Patch, Payload, SessionId, Turn, View, closers, codec::Line, payload::EndReason,
 };
-use threadline_store::{Durability, Entry, Follow, Followed, ReadError, ReadPos, SessionStore};
+use threadline_store::{
+    Durability, Entry, Follow, Followed, ReadError, ReadPos, SessionStore, WindowAt,
+};
 use tokio::time::Instant;
 
-use crate::limits::ABANDONED_CHECK;
+use crate::limits::{ABANDONED_CHECK, TURN_ITEMS};
 
-/// One read model, folded from the first event of the log.
+/// The read model of the newest turn, moved on event by event.
 pub(crate) struct Fold {
     store: SessionStore,
     id: SessionId,
     view: View,
+    /// First event that the model shows. A long turn may have begun before it.
+    from: u64,
     /// Set by an event that this version may not pass over. The log goes on, the model does not.
     stuck: bool,
 }
@@ -33,6 +37,7 @@ impl Fold {
     pub(crate) fn new(store: SessionStore, id: SessionId) -> Self {
         Self {
             view: View::over(store.transcript()),
+            from: 0,
             store,
             id,
             stuck: false,
@@ -60,6 +65,12 @@ impl Fold {
     /// Folds everything before an event that was not folded yet. Dropping the future loses
     /// nothing: what is folded is folded.
     pub(crate) async fn advance_to(&mut self, seq: u64) -> Result<(), ReadError> {
+        if self.next_seq() == 0
+            && seq > 0
+            && let Some((view, from)) = self.store.view_before(&self.id, seq).await?
+        {
+            (self.view, self.from) = (view, from);
+        }
         let mut from = ReadPos::at(self.next_seq());
         while !self.stuck && self.next_seq() < seq {
             let page = self.store.read(&self.id, from, usize::MAX).await?;
@@ -90,6 +101,8 @@ impl Fold {
             .apply(&self.id, &mut self.view, &line.event)
             .await?;
         self.stuck |= applied.is_err();
+        // Nothing that comes changes an older turn.
+        drop(self.view.take_turns());
         Ok(applied.ok())
     }
 
@@ -111,7 +124,8 @@ impl Fold {
             Some(Payload::TurnStart(_)) => told.before = self.started(),
             Some(Payload::TurnEnd(end)) => {
                 let durable = self.store.durability() != Durability::Os;
-                told.after = self.finished(end.reason, durable.then_some(line.event.seq));
+                let durable_seq = durable.then_some(line.event.seq);
+                told.after = self.finished(end.reason, durable_seq).await?;
             }
             Some(Payload::ApprovalAsked(asked)) => {
                 told.after = self.turn().map(|turn| {
@@ -158,17 +172,43 @@ impl Fold {
     }
 
     /// Returns how the newest turn ended.
-    pub(crate) fn finished(&self, reason: EndReason, durable_seq: Option<u64>) -> Option<RunEvent> {
-        let turn = self.turn()?;
-        Some(RunEvent::RunFinished {
+    pub(crate) async fn finished(
+        &self,
+        reason: EndReason,
+        durable_seq: Option<u64>,
+    ) -> Result<Option<RunEvent>, ReadError> {
+        let Some(turn) = self.turn() else {
+            return Ok(None);
+        };
+        Ok(Some(RunEvent::RunFinished {
             run_id: turn.head.run_id.clone(),
             session_id: self.id.clone(),
             reason,
-            answer: turn.answer(),
+            answer: self.answer(turn).await?,
             usage: turn.head.usage,
             subagent_usage: turn.head.subagent_usage,
             durable_seq,
-        })
+        }))
+    }
+
+    /// Returns a turn's answer, which may stand in a step that the model does not show any more.
+    async fn answer(&self, turn: &Turn) -> Result<String, ReadError> {
+        let mut answer = turn.answer();
+        let start = turn.head.start_seq;
+        let mut from = self.from;
+        while answer.is_empty() && from > start {
+            let at = WindowAt::Before(from);
+            let window = self.store.window(&self.id, at, TURN_ITEMS).await?;
+            let older = window.turns.last();
+            answer = older
+                .filter(|older| older.head.start_seq == start)
+                .map_or_else(String::new, Turn::answer);
+            if window.from >= from {
+                break;
+            }
+            from = window.from;
+        }
+        Ok(answer)
     }
 
     /// Returns what changes when the open turn is shown as interrupted: exactly what the closers

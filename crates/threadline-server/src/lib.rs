@@ -7,14 +7,18 @@
 //!   document.
 //! - What goes wrong is mapped once, in `error`, to a stable [`Code`].
 
+mod audit;
 mod auth;
 mod branches;
+mod check;
 mod error;
 mod events;
+mod export;
 mod fold;
 mod grants;
 mod input;
 pub mod limits;
+mod lineage;
 mod meta;
 mod metrics;
 mod openapi;
@@ -27,8 +31,11 @@ mod server;
 mod sessions;
 mod sse;
 mod state;
+mod timeline;
+mod turns;
 
 pub use auth::{COOKIE, ListenError, check_listen, check_token};
 pub use error::Code;
+pub use export::{ExportError, Format, Sink, export};
 pub use page::is_built as page_is_built;
 pub use server::{ServerConfig, router, serve};

@@ -18,6 +18,36 @@ pub const RETRY: Duration = Duration::from_secs(1);
 /// How often an event stream looks whether an open turn still has a writer.
 pub const ABANDONED_CHECK: Duration = Duration::from_secs(1);
 
+/// Items in a page of the read model when the caller names no number.
+pub const TURN_ITEMS: usize = 100;
+
+/// Most items in a page of the read model.
+pub const MAX_TURN_ITEMS: usize = 500;
+
+/// Most findings of a check that are told one by one.
+pub const MAX_FINDINGS: usize = 100;
+
+/// Most ancestors in a lineage.
+pub const MAX_ANCESTORS: usize = 32;
+
+/// Siblings, and children, in a page of a lineage.
+pub const RELATIVES: usize = 50;
+
+/// Entries in a page of an audit when the caller names no number.
+pub const AUDIT_LIMIT: usize = 100;
+
+/// Most entries in a page of an audit.
+pub const MAX_AUDIT_LIMIT: usize = 500;
+
+/// Events that are read for one page of an audit, also when they hold few entries.
+pub const AUDIT_EVENTS: u64 = 50_000;
+
+/// Requests in a page of their list when the caller names no number.
+pub const REQUEST_LIMIT: usize = 200;
+
+/// Most requests in a page of their list.
+pub const MAX_REQUEST_LIMIT: usize = 500;
+
 /// Lines in a page of a raw log when the caller names no number.
 pub const LOG_LIMIT: usize = 200;
 

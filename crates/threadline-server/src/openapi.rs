@@ -57,6 +57,8 @@ fn operation(route: &Route) -> Value {
         Content::Json(schema) => answer["content"] = content("application/json", reference(schema)),
         Content::Events => {
             answer["content"] = content("text/event-stream", json!({"type": "string"}));
+            // What the data of named messages look like; OpenAPI 3.1 has no word for it.
+            answer["content"]["text/event-stream"]["x-messages"] = schemas::messages();
         }
         Content::Bytes => {
             let bytes = json!({"type": "string", "format": "binary"});

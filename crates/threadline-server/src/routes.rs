@@ -6,8 +6,8 @@ use axum::{
 };
 
 use crate::{
-    branches, error::Code, events, grants, limits::IMAGE_BODY_BYTES, meta, metrics, openapi, queue,
-    runs, sessions, state::Shared,
+    audit, branches, check, error::Code, events, export, grants, limits::IMAGE_BODY_BYTES, lineage,
+    meta, metrics, openapi, queue, runs, sessions, state::Shared, timeline, turns,
 };
 
 /// What an answer's body is.
@@ -135,6 +135,7 @@ pub(crate) fn table() -> Vec<Route> {
     table.extend(granting());
     table.extend(reading());
     table.extend(debugging());
+    table.extend(looking_after());
     table.extend(other());
     table
 }
@@ -248,10 +249,7 @@ fn listing() -> Vec<Route> {
         Route::new(
             ("get", SESSION),
             get(sessions::show),
-            (
-                "getSession",
-                "Shows a session: header, summary and the heads of its turns.",
-            ),
+            ("getSession", "Shows a session: its header and its summary."),
             (200, Content::Json("SessionDetail")),
         )
         .errors(&[Code::SessionNotFound, Code::Damaged, Code::Unsupported]),
@@ -486,14 +484,33 @@ fn reading() -> Vec<Route> {
         .errors(&[Code::BadCursor, Code::SessionNotFound, Code::InvalidInput]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/turns"),
-            get(sessions::turns),
+            get(turns::turns),
             (
                 "getTurns",
-                "Shows the read model by turn, as far as the log can be read.",
+                "Shows a page of the read model by turn, the newest one when no place is named. \
+                 Pages end where a turn or a step begins: the first turn of a page may have begun \
+                 in the page before, the last one may go on in the page behind.",
             ),
             (200, Content::Json("Turns")),
         )
-        .errors(&[Code::SessionNotFound, Code::Unsupported]),
+        .query(
+            "before",
+            Kind::Whole,
+            "The page that ends before this event: `from` of the page that is there.",
+        )
+        .query(
+            "from",
+            Kind::Whole,
+            "The page that begins at this event: `to` of the page that is there.",
+        )
+        .query("around", Kind::Whole, "A page that this event is in.")
+        .query("turn", Kind::Whole, "The page that begins with this turn.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "About how many items a page has: 1 to 500, 100 by default. A step is never split.",
+        )
+        .errors(&[Code::InvalidInput, Code::SessionNotFound, Code::Unsupported]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/history"),
             get(sessions::history),
@@ -514,11 +531,17 @@ fn debugging() -> Vec<Route> {
             get(sessions::requests),
             (
                 "listRequests",
-                "Lists the requests that the session's steps sent.",
+                "Lists the requests that the session's steps sent, the newest page by default.",
             ),
             (200, Content::Json("Requests")),
         )
-        .errors(&[Code::SessionNotFound]),
+        .query("before", Kind::Whole, "`next` of the page behind.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "Most requests: 1 to 500, 200 by default.",
+        )
+        .errors(&[Code::InvalidInput, Code::SessionNotFound, Code::Damaged]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/requests/{step}"),
             get(sessions::request),
@@ -529,12 +552,28 @@ fn debugging() -> Vec<Route> {
             ),
             (200, Content::Json("RequestDetail")),
         )
+        .query(
+            "seq",
+            Kind::Whole,
+            "The step's event, as in the list: the state before it comes from a checkpoint then.",
+        )
         .errors(&[
             Code::InvalidInput,
             Code::SessionNotFound,
             Code::StepNotFound,
             Code::Damaged,
         ]),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/timeline"),
+            get(timeline::show),
+            (
+                "getTimeline",
+                "Shows when the model calls, tools and questions of a turn began and ended.",
+            ),
+            (200, Content::Json("Timeline")),
+        )
+        .query("turn", Kind::Whole, "Its number; the newest by default.")
+        .errors(&[Code::InvalidInput, Code::SessionNotFound, Code::Damaged]),
         Route::new(
             ("get", "/api/agent/sessions/{id}/log"),
             get(sessions::log),
@@ -548,6 +587,80 @@ fn debugging() -> Vec<Route> {
             "Most lines: 1 to 1000, 200 by default.",
         )
         .errors(&[Code::InvalidInput, Code::SessionNotFound]),
+    ]
+}
+
+fn looking_after() -> Vec<Route> {
+    let reading = [Code::SessionNotFound, Code::Damaged, Code::InvalidInput];
+    vec![
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/verify"),
+            post(check::verify),
+            (
+                "verifySession",
+                "Checks every record of the log, and every link of its chain. Nothing is changed.",
+            ),
+            (200, Content::Json("Verified")),
+        )
+        .query(
+            "requests",
+            Kind::OneOf(&["0", "1"]),
+            "1: the request of every step is rebuilt and compared too.",
+        )
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/sync"),
+            get(check::sync),
+            (
+                "getSync",
+                "Says how far the log is known to be durable, and who writes it.",
+            ),
+            (200, Content::Json("Sync")),
+        )
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/lineage"),
+            get(lineage::show),
+            (
+                "getLineage",
+                "Shows what a session was forked or begun from, what else was, and what came of it.",
+            ),
+            (200, Content::Json("Lineage")),
+        )
+        .query("children", Kind::Text, "`children.nextCursor` of the page before.")
+        .query("siblings", Kind::Text, "`siblings.nextCursor` of the page before.")
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/audit"),
+            get(audit::show),
+            (
+                "getAudit",
+                "Lists questions, decisions and changes of policy, newest first.",
+            ),
+            (200, Content::Json("Audit")),
+        )
+        .query("before", Kind::Whole, "`next` of the page before.")
+        .query(
+            "limit",
+            Kind::Whole,
+            "Most entries: 1 to 500, 100 by default. A page may have fewer, and others behind it.",
+        )
+        .errors(&reading),
+        Route::new(
+            ("get", "/api/agent/sessions/{id}/export"),
+            get(export::download),
+            (
+                "exportSession",
+                "Gives the session as a file: its log as it is stored, Markdown, or one page of HTML.",
+            ),
+            (200, Content::Bytes),
+        )
+        .query(
+            "format",
+            Kind::OneOf(&["jsonl", "markdown", "html"]),
+            "`jsonl` by default.",
+        )
+        .errors(&reading),
     ]
 }
 

@@ -247,7 +247,7 @@ impl Replay {
                 self.fail(Problem::new(Code::Internal, detail), frames);
             }
             Seen::Abandoned => {
-                let end = self.fold.finished(EndReason::Interrupted, None);
+                let end = self.fold.finished(EndReason::Interrupted, None).await?;
                 self.finish(end, frames);
             }
         }

@@ -4,6 +4,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{error::Code, input::STATUSES};
 
+mod panels;
+mod streams;
+
+pub(crate) use streams::messages;
+
 /// An object: its fields with their schemas. A name that ends in `?` may be absent.
 fn object(fields: &[(&str, Value)]) -> Value {
     let mut properties = Map::new();
@@ -68,6 +73,8 @@ pub(crate) fn all() -> Map<String, Value> {
         .chain(read_model())
         .chain(items())
         .chain(debugging())
+        .chain(streams::streams())
+        .chain(panels::panels())
         .chain(rest())
         .map(|(name, schema)| (name.to_owned(), schema))
         .collect()
@@ -262,7 +269,6 @@ fn summaries() -> Named {
                     any_object("The first line of the log; see docs/format.md."),
                 ),
                 ("summary", is("Summary")),
-                ("turns", list(is("TurnHead"))),
             ]),
         ),
     ]
@@ -276,10 +282,7 @@ fn head_fields() -> Vec<(&'static str, Value)> {
         ("endSeq", or_null(whole())),
         ("startedAt", whole()),
         ("endedAt", or_null(whole())),
-        (
-            "context",
-            or_null(any_object("What the turn ran under; see docs/format.md.")),
-        ),
+        ("context", or_null(is("TurnContext"))),
         ("reason", or_null(is("Reason"))),
         ("usage", is("Usage")),
         ("subagentUsage?", is("Usage")),
@@ -292,6 +295,21 @@ fn read_model() -> Named {
     vec![
         ("TurnHead", object(&head_fields())),
         ("Turn", object(&turn)),
+        (
+            "TurnContext",
+            object(&[
+                ("provider", text()),
+                ("model", text()),
+                ("approvalPolicy", is("ApprovalPolicy")),
+                ("sandboxMode", is("SandboxMode")),
+                (
+                    "cwd",
+                    json!({"anyOf": [text(), object(&[("bytes", text())])]}),
+                ),
+                ("temperature?", number()),
+                ("maxSteps?", whole()),
+            ]),
+        ),
         (
             "Reason",
             object(&[
@@ -317,6 +335,10 @@ fn read_model() -> Named {
             "Turns",
             object(&[
                 ("turns", list(is("Turn"))),
+                ("from", whole()),
+                ("to", whole()),
+                ("atEnd", boolean()),
+                ("cut", boolean()),
                 ("lastSeq", whole()),
                 ("running", boolean()),
                 ("status", is("Status")),
@@ -352,9 +374,19 @@ fn items() -> Named {
         "CompactionItem",
         "HeadItem",
         "NoticeItem",
+        "LostItem",
     ];
     vec![
         ("Item", json!({"oneOf": names.map(is)})),
+        (
+            "ContentPart",
+            object(&[
+                ("type", one_of(&["text", "image", "unknown"])),
+                ("text?", text()),
+                ("mediaType?", text()),
+                ("blob?", text()),
+            ]),
+        ),
         (
             "SystemItem",
             item(
@@ -379,6 +411,44 @@ fn items() -> Named {
         ("AssistantItem", assistant_item()),
         ("ToolItem", tool_item()),
         (
+            "Outcome",
+            one_of(&[
+                "ok",
+                "error",
+                "denied",
+                "timeout",
+                "cancelled",
+                "not_started",
+                "unknown",
+            ]),
+        ),
+        (
+            "ViewApproval",
+            object(&[
+                ("approvalId", text()),
+                ("reason", text()),
+                (
+                    "decision",
+                    or_null(one_of(&[
+                        "approved",
+                        "approved_for_session",
+                        "denied",
+                        "expired",
+                    ])),
+                ),
+                ("by", or_null(text())),
+                ("prefix?", list(text())),
+                ("outsideSandbox?", boolean()),
+            ]),
+        ),
+        (
+            "ViewPart",
+            object(&[
+                ("kind", one_of(&["text", "reasoning", "tool_args"])),
+                ("text", text()),
+            ]),
+        ),
+        (
             "CompactionItem",
             item(
                 "compaction",
@@ -401,11 +471,28 @@ fn items() -> Named {
             ),
         ),
         (
+            "LostItem",
+            item(
+                "lost",
+                &[
+                    (
+                        "events",
+                        object(&[("fromSeq", whole()), ("toSeq", whole())]),
+                    ),
+                    ("bytes", whole()),
+                    ("reason", text()),
+                ],
+            ),
+        ),
+        (
             "NoticeItem",
             item(
                 "notice",
                 &[
-                    ("type", one_of(&["model/retry", "model/error"])),
+                    (
+                        "type",
+                        one_of(&["model/retry", "model/error", "item/rejected"]),
+                    ),
                     ("message", text()),
                     ("attempt", whole()),
                     ("status", or_null(whole())),
@@ -426,13 +513,7 @@ fn assistant_item() -> Value {
             ("stopReason", or_null(text())),
             ("model", or_null(is("Model"))),
             ("usage", or_null(is("Usage"))),
-            (
-                "parts",
-                list(object(&[
-                    ("kind", one_of(&["text", "reasoning", "tool_args"])),
-                    ("text", text()),
-                ])),
-            ),
+            ("parts", list(is("ViewPart"))),
         ],
     )
 }
@@ -449,41 +530,12 @@ fn tool_item() -> Value {
             ("resultSeq", or_null(whole())),
             ("startedAt", or_null(whole())),
             ("endedAt", or_null(whole())),
-            (
-                "outcome",
-                or_null(one_of(&[
-                    "ok",
-                    "error",
-                    "denied",
-                    "timeout",
-                    "cancelled",
-                    "not_started",
-                    "unknown",
-                ])),
-            ),
+            ("outcome", or_null(is("Outcome"))),
             ("isError", boolean()),
             ("content", content()),
             ("output", text()),
             ("synthetic", boolean()),
-            (
-                "approval",
-                or_null(object(&[
-                    ("approvalId", text()),
-                    ("reason", text()),
-                    (
-                        "decision",
-                        or_null(one_of(&[
-                            "approved",
-                            "approved_for_session",
-                            "denied",
-                            "expired",
-                        ])),
-                    ),
-                    ("by", or_null(text())),
-                    ("prefix?", list(text())),
-                    ("outsideSandbox?", boolean()),
-                ])),
-            ),
+            ("approval", or_null(is("ViewApproval"))),
             ("outsideSandbox?", boolean()),
             ("grantId?", text()),
         ],
@@ -491,7 +543,7 @@ fn tool_item() -> Value {
 }
 
 fn content() -> Value {
-    list(any_object("A part: text, or an image by its blob."))
+    list(is("ContentPart"))
 }
 
 fn debugging() -> Named {
@@ -514,10 +566,12 @@ fn debugging() -> Named {
                 ("report", any_object("How often normalising changed what.")),
             ]),
         ),
+        ("RequestHead", object(&head)),
         (
             "Requests",
             object(&[
-                ("requests", list(object(&head))),
+                ("requests", list(is("RequestHead"))),
+                ("next", or_null(whole())),
                 ("damage", or_null(is("Damage"))),
             ]),
         ),
@@ -554,13 +608,11 @@ fn debugging() -> Named {
                 ("bytes", whole()),
             ]),
         ),
+        ("LogEvent", log_event()),
         (
             "LogPage",
             object(&[
-                (
-                    "lines",
-                    list(any_object("A line of the log, as it is stored.")),
-                ),
+                ("lines", list(is("LogEvent"))),
                 ("next", or_null(whole())),
                 ("damage", list(is("Damage"))),
             ]),
@@ -584,6 +636,13 @@ fn grant() -> Value {
         of("commands", &[("prefix", list(text()))]),
         of("call", &[("name", text()), ("arguments", text())]),
     ]})
+}
+
+fn log_event() -> Value {
+    let mut event = object(&[("seq", whole()), ("time", whole()), ("type", text())]);
+    event["description"] = json!("A line of the log, as it is stored.");
+    event["additionalProperties"] = json!(true);
+    event
 }
 
 fn rest() -> Named {
@@ -627,20 +686,18 @@ fn rest() -> Named {
                 ("closed", whole()),
             ]),
         ),
+        ("Queue", object(&[("messages", list(is("QueuedMessage")))])),
         (
-            "Queue",
-            object(&[(
-                "messages",
-                list(object(&[
-                    ("messageId", text()),
-                    ("text", text()),
-                    (
-                        "images",
-                        list(object(&[("mediaType", text()), ("blob", text())])),
-                    ),
-                    ("delivery", is("Delivery")),
-                ])),
-            )]),
+            "QueuedMessage",
+            object(&[
+                ("messageId", text()),
+                ("text", text()),
+                (
+                    "images",
+                    list(object(&[("mediaType", text()), ("blob", text())])),
+                ),
+                ("delivery", is("Delivery")),
+            ]),
         ),
         (
             "Queued",
@@ -652,23 +709,21 @@ fn rest() -> Named {
         ),
         ("Delivered", object(&[("runId", or_null(text()))])),
         ("Moved", object(&[("toSeq", whole()), ("seq", whole())])),
+        ("Approvals", object(&[("approvals", list(is("Question")))])),
         (
-            "Approvals",
-            object(&[(
-                "approvals",
-                list(object(&[
-                    ("approvalId", text()),
-                    ("runId", text()),
-                    ("sessionId", text()),
-                    ("toolCallId", text()),
-                    ("name", text()),
-                    ("arguments", text()),
-                    ("reason", text()),
-                    ("prefix?", list(text())),
-                    ("outsideSandbox?", boolean()),
-                    ("askedAt", whole()),
-                ])),
-            )]),
+            "Question",
+            object(&[
+                ("approvalId", text()),
+                ("runId", text()),
+                ("sessionId", text()),
+                ("toolCallId", text()),
+                ("name", text()),
+                ("arguments", text()),
+                ("reason", text()),
+                ("prefix?", list(text())),
+                ("outsideSandbox?", boolean()),
+                ("askedAt", whole()),
+            ]),
         ),
         ("Grants", object(&[("grants", list(is("Grant")))])),
         ("Grant", grant()),

@@ -80,6 +80,7 @@ fn shared(config: ServerConfig, listen: IpAddr) -> Shared {
         version: config.version,
         demonstration: config.demonstration,
         metrics: Metrics::default(),
+        checking: tokio::sync::Mutex::default(),
         stopping: CancellationToken::new(),
         closing: CancellationToken::new(),
     })

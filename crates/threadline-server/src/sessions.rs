@@ -4,19 +4,19 @@ use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 use threadline_session::{
-    Header, Item, NormaliseReport, Payload, Request, RunId, SessionId, Turn, TurnHead, normalise,
+    Header, Item, NormaliseReport, Payload, Request, RunId, SessionId, normalise,
     payload::{ModelRef, StepStart},
     types,
 };
 use threadline_store::{
-    Archived, Damage, Entry, Inspected, ListFilter, ReadError, ReadPos, SessionSummary,
+    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionSummary, WindowAt,
     limits::{LIST_LIMIT, MAX_LIST_LIMIT},
 };
 
 use crate::{
     error::{Code, Problem},
     input::{self, Body, Params, Path, STATUSES},
-    limits::{LOG_LIMIT, MAX_LOG_LIMIT},
+    limits::{LOG_LIMIT, MAX_LOG_LIMIT, MAX_REQUEST_LIMIT, REQUEST_LIMIT},
     state::Shared,
 };
 
@@ -69,7 +69,6 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
 pub(crate) struct SessionDetail {
     header: Header,
     summary: SessionSummary,
-    turns: Vec<TurnHead>,
 }
 
 /// `GET /api/agent/sessions/{id}`
@@ -79,19 +78,9 @@ pub(crate) async fn show(
 ) -> Answer<SessionDetail> {
     let id = input::session_id(id)?;
     let store = shared.agents.store();
-    let inspected = store.inspect(&id).await?;
+    let header = store.header(&id).await?.header;
     let summary = store.summary(&id).await?;
-    let turns = inspected
-        .view
-        .turns()
-        .iter()
-        .map(|turn| turn.head.clone())
-        .collect();
-    Ok(Json(SessionDetail {
-        header: inspected.header,
-        summary,
-        turns,
-    }))
+    Ok(Json(SessionDetail { header, summary }))
 }
 
 /// `PATCH /api/agent/sessions/{id}`
@@ -124,61 +113,6 @@ pub(crate) async fn delete(
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Turns {
-    turns: Vec<Turn>,
-    /// The last stored event; -1 when there is none. Closers that are only shown do not count.
-    last_seq: i64,
-    running: bool,
-    status: Value,
-    damage: Option<Damage>,
-}
-
-impl Turns {
-    fn new(inspected: Inspected) -> Self {
-        let transcript = inspected.view.transcript();
-        let damage = inspected.damage.into_iter().next();
-        let status = if damage.is_some() {
-            json!("damaged")
-        } else if inspected.unsupported.is_some() {
-            json!("unsupported")
-        } else {
-            json!(transcript.status())
-        };
-        let shown = transcript
-            .next_seq()
-            .saturating_sub(inspected.unstored as u64);
-        Self {
-            turns: inspected.view.turns().to_vec(),
-            last_seq: i64::try_from(shown).unwrap_or(i64::MAX) - 1,
-            running: transcript.open_turn().is_some() && inspected.stat.writer.is_some(),
-            status,
-            damage,
-        }
-    }
-
-    fn unreadable(damage: Damage) -> Self {
-        Self {
-            turns: Vec::new(),
-            last_seq: -1,
-            running: false,
-            status: json!("damaged"),
-            damage: Some(damage),
-        }
-    }
-}
-
-/// `GET /api/agent/sessions/{id}/turns`
-pub(crate) async fn turns(State(shared): State<Shared>, Path(id): Path<String>) -> Answer<Turns> {
-    let id = input::session_id(id)?;
-    match shared.agents.store().inspect(&id).await {
-        Ok(inspected) => Ok(Json(Turns::new(inspected))),
-        Err(ReadError::Corrupt { damage, .. }) => Ok(Json(Turns::unreadable(damage))),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[derive(Debug, Serialize)]
 pub(crate) struct History {
     items: Vec<Value>,
     report: NormaliseReport,
@@ -190,7 +124,7 @@ pub(crate) async fn history(
     Path(id): Path<String>,
 ) -> Answer<History> {
     let id = input::session_id(id)?;
-    let inspected = shared.agents.store().inspect(&id).await?;
+    let inspected = shared.agents.store().inspect_turns(&id, drop).await?;
     let transcript = inspected.view.transcript();
     let items = transcript
         .surface()
@@ -262,8 +196,11 @@ impl RequestHead {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Requests {
+    /// In the order in which they were sent.
     requests: Vec<RequestHead>,
-    /// Damage that the list ends at.
+    /// `before` of the page before; `null` when there is none.
+    next: Option<u64>,
+    /// Damage that was met.
     damage: Option<Damage>,
 }
 
@@ -271,23 +208,44 @@ pub(crate) struct Requests {
 pub(crate) async fn requests(
     State(shared): State<Shared>,
     Path(id): Path<String>,
+    params: Params,
 ) -> Answer<Requests> {
     let id = input::session_id(id)?;
+    let limit = params.number("limit", REQUEST_LIMIT as u64, 1..=MAX_REQUEST_LIMIT as u64)?;
+    let limit = usize::try_from(limit).unwrap_or(REQUEST_LIMIT);
+    let store = shared.agents.store();
+    let (before, mut damage) = match params.get("before") {
+        Some(_) => (params.number("before", 0, 0..=u64::MAX)?, None),
+        None => {
+            let window = store.window(&id, WindowAt::End, 1).await?;
+            (window.end, window.damage)
+        }
+    };
     let mut requests = Vec::new();
-    let read = shared.agents.store().each_event(&id, |line| {
+    let mut next = None;
+    let read = store.each_event_back(&id, before, |line| {
         if line.event.kind == types::STEP_START
             && let Ok(Payload::StepStart(start)) = line.event.payload()
         {
+            if requests.len() == limit {
+                next = Some(line.event.seq.saturating_add(1));
+                return false;
+            }
             requests.push(RequestHead::new(line.event.seq, start));
         }
         true
     });
-    let damage = match read.await {
-        Ok(()) => None,
-        Err(ReadError::Corrupt { damage, .. }) => Some(damage),
+    match read.await {
+        Ok(()) => {}
+        Err(ReadError::Corrupt { damage: met, .. }) => damage = Some(met),
         Err(error) => return Err(error.into()),
-    };
-    Ok(Json(Requests { requests, damage }))
+    }
+    requests.reverse();
+    Ok(Json(Requests {
+        requests,
+        next,
+        damage,
+    }))
 }
 
 #[derive(Debug, Serialize)]
@@ -314,11 +272,19 @@ struct FingerprintCheck {
 pub(crate) async fn request(
     State(shared): State<Shared>,
     Path((id, step)): Path<(String, String)>,
+    params: Params,
 ) -> Answer<RequestDetail> {
     let id = input::session_id(id)?;
     let step = input::whole(&step)
         .ok_or_else(|| Problem::field("step", "`step` must be the number of a step"))?;
-    let found = shared.agents.store().request_of_step(&id, step).await?;
+    let store = shared.agents.store();
+    let found = match params.get("seq") {
+        Some(_) => {
+            let seq = params.number("seq", 0, 0..=u64::MAX)?;
+            store.request_at(&id, step, seq).await?
+        }
+        None => store.request_of_step(&id, step).await?,
+    };
     let Some(rebuilt) = found else {
         let detail = format!("session {id} has no step {step}");
         return Err(Problem::new(Code::StepNotFound, detail));

@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) version: String,
     pub(crate) demonstration: bool,
     pub(crate) metrics: Metrics,
+    /// Held while a whole log is checked.
+    pub(crate) checking: tokio::sync::Mutex<()>,
     /// Cancelled when shutdown begins: nothing new is started.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the ends of all runs are logged: event streams end.

@@ -31,6 +31,8 @@ pub mod types {
     pub const ITEM_REJECTED: &str = "item/rejected";
     pub const MODEL_RETRY: &str = "model/retry";
     pub const MODEL_ERROR: &str = "model/error";
+    /// Written by a repair only, and passed over by everything but the read model.
+    pub const LOG_LOST: &str = "log/lost";
 }
 
 /// One event. Its payload stays the JSON text it was written with.

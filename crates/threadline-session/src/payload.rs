@@ -822,3 +822,18 @@ pub struct ModelTrouble {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
 }
+
+/// `log/lost`, the first of the events that a repair puts in the place of lost ones. The others say
+/// only which the first is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogLost {
+    /// First lost event.
+    pub from_seq: u64,
+    /// Last lost event.
+    pub to_seq: u64,
+    /// Bytes of the log that could not be read.
+    pub bytes: u64,
+    /// What was wrong with them.
+    pub reason: String,
+}

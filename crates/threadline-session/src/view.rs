@@ -12,8 +12,8 @@ use crate::{
     limits::VIEW_OUTPUT_BYTES,
     payload::{
         AssistantMessage, AssistantPart, ChunkKind, ChunkPart, ContentPart, Decision, EndReason,
-        HeadReason, ModelRef, Outcome, SeqRange, StopReason, SystemReason, TurnContext, Usage,
-        UserSource,
+        HeadReason, LogLost, ModelRef, Outcome, SeqRange, StopReason, SystemReason, TurnContext,
+        Usage, UserSource,
     },
     state::CallKey,
 };
@@ -255,6 +255,19 @@ pub enum TurnItem {
         /// Wait before the next attempt.
         delay_ms: Option<u64>,
     },
+    /// Events that were acknowledged and are lost; a repair has put this in their place.
+    Lost {
+        /// Stable id.
+        id: String,
+        /// Its event: the first of the lost ones.
+        seq: u64,
+        /// The events.
+        events: SeqRange,
+        /// Bytes of the log that could not be read.
+        bytes: u64,
+        /// What was wrong with them.
+        reason: String,
+    },
 }
 
 impl TurnItem {
@@ -266,7 +279,8 @@ impl TurnItem {
             | Self::User { id, .. }
             | Self::Compaction { id, .. }
             | Self::Head { id, .. }
-            | Self::Notice { id, .. } => id,
+            | Self::Notice { id, .. }
+            | Self::Lost { id, .. } => id,
             Self::Assistant(item) => &item.id,
             Self::Tool(item) => &item.id,
         }
@@ -321,6 +335,8 @@ pub struct View {
     /// Where each tool item is: the number of its turn, those taken out included, and its place
     /// in that turn.
     tools: HashMap<CallKey, (usize, usize)>,
+    /// Place of each step's message in the newest turn.
+    messages: HashMap<u64, usize>,
     /// Tokens of all turns before the newest, and of the subagents of those.
     usage_before: (Usage, Usage),
 }
@@ -349,6 +365,26 @@ impl View {
         }
     }
 
+    /// Starts in the middle of a log, where `transcript` is its state. `open` is the head of the
+    /// turn that is open there and shown without the items it has so far; `None` shows none, as
+    /// right before a turn.
+    #[must_use]
+    pub fn resumed(transcript: Transcript, open: Option<TurnHead>) -> Self {
+        let (own, subagents) = open
+            .as_ref()
+            .map_or_else(Default::default, |head| (head.usage, head.subagent_usage));
+        let facts = transcript.facts();
+        Self {
+            usage_before: (facts.usage.minus(&own), facts.subagents.minus(&subagents)),
+            turns: Vec::from_iter(open.map(|head| Turn {
+                head,
+                items: Vec::new(),
+            })),
+            transcript,
+            ..Self::default()
+        }
+    }
+
     /// Returns the state underneath.
     #[must_use]
     pub fn transcript(&self) -> &Transcript {
@@ -359,6 +395,12 @@ impl View {
     #[must_use]
     pub fn turns(&self) -> &[Turn] {
         &self.turns
+    }
+
+    /// Returns the turns alone.
+    #[must_use]
+    pub fn into_turns(self) -> Vec<Turn> {
+        self.turns
     }
 
     /// Takes out all turns but the newest, so that a log of any length can be shown turn by turn.
@@ -436,6 +478,9 @@ impl View {
                 tool.grant_id = start.grant_id;
             }),
             Change::CallOutput(Some(key), output) => self.output(key, &output.delta),
+            // A call that a rewind opened again is answered anew for the model. What it did when it
+            // ran stays what is shown of it.
+            Change::CallAnswered(Some(key), _) if self.is_answered(key) => Vec::new(),
             Change::CallAnswered(Some(key), result) => self.tool(key, |tool| {
                 tool.result_seq = Some(event.seq);
                 tool.ended_at = Some(event.time);
@@ -476,6 +521,7 @@ impl View {
                 status: trouble.status,
                 delay_ms: trouble.delay_ms,
             }),
+            Change::Nothing if event.kind == crate::types::LOG_LOST => self.lost(event),
             Change::StepStarted
             | Change::CallOutput(None, _)
             | Change::CallAnswered(None, _)
@@ -485,6 +531,23 @@ impl View {
             | Change::Inbox
             | Change::Nothing => Vec::new(),
         }
+    }
+
+    /// Shows the first of the events that stand in the place of lost ones; only it says how many.
+    fn lost(&mut self, event: &Event) -> Vec<Patch> {
+        let Ok(lost) = serde_json::from_str::<LogLost>(event.data.get()) else {
+            return Vec::new();
+        };
+        self.push(TurnItem::Lost {
+            id: item_id(event.seq),
+            seq: event.seq,
+            events: SeqRange {
+                from_seq: lost.from_seq,
+                to_seq: lost.to_seq,
+            },
+            bytes: lost.bytes,
+            reason: lost.reason,
+        })
     }
 
     fn turn_started(&mut self, event: &Event) -> Vec<Patch> {
@@ -511,6 +574,7 @@ impl View {
             usage: Usage::default(),
             subagent_usage: Usage::default(),
         };
+        self.messages.clear();
         self.turns.push(Turn {
             head: head.clone(),
             items: Vec::new(),
@@ -616,11 +680,7 @@ impl View {
         };
         let id = step_id(step);
         let mut patches = Vec::new();
-        let known = self
-            .turns
-            .last()
-            .is_some_and(|turn| turn.items.iter().rev().any(|item| item.id() == id));
-        if !known {
+        if !self.messages.contains_key(&step) {
             patches = self.push(TurnItem::Assistant(AssistantItem {
                 id: id.clone(),
                 seq: event.seq,
@@ -637,9 +697,8 @@ impl View {
             return patches;
         };
         let number = turn.head.turn;
-        let Some(TurnItem::Assistant(item)) =
-            turn.items.iter_mut().rev().find(|item| item.id() == id)
-        else {
+        let at = self.messages.get(&step).copied();
+        let Some(TurnItem::Assistant(item)) = at.and_then(|at| turn.items.get_mut(at)) else {
             return patches;
         };
         for part in parts {
@@ -709,6 +768,11 @@ impl View {
         }]
     }
 
+    fn is_answered(&mut self, key: CallKey) -> bool {
+        self.tool_mut(key)
+            .is_some_and(|(_, tool)| tool.outcome.is_some())
+    }
+
     fn tool_mut(&mut self, key: CallKey) -> Option<(u64, &mut ToolItem)> {
         let (turn, at) = *self.tools.get(&key)?;
         let turn = self.turns.get_mut(turn.checked_sub(self.taken)?)?;
@@ -725,10 +789,15 @@ impl View {
             return Vec::new();
         };
         let number = turn.head.turn;
-        let replaces =
-            |old: &&mut TurnItem| matches!(old, TurnItem::Assistant(_)) && old.id() == item.id();
-        match turn.items.iter_mut().rev().find(replaces) {
-            Some(old) => *old = item.clone(),
+        // A message takes the place of what was streamed of it.
+        let mut place = None;
+        if let TurnItem::Assistant(message) = &item {
+            let behind = turn.items.len();
+            let at = *self.messages.entry(message.step).or_insert(behind);
+            place = turn.items.get_mut(at);
+        }
+        match place {
+            Some(streamed) => streamed.clone_from(&item),
             None => turn.items.push(item.clone()),
         }
         vec![Patch::Item { turn: number, item }]

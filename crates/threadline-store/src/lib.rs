@@ -26,6 +26,7 @@ mod scan;
 mod store;
 mod summary;
 mod verify;
+mod window;
 mod writer;
 
 pub use backend::{
@@ -52,4 +53,5 @@ pub use summary::{
     Durability, MadeTitle, SessionStatus, SessionSummary, SummaryError, SummaryPatch, UserSummary,
 };
 pub use verify::{Finding, VerifyReport};
+pub use window::{Window, WindowAt};
 pub use writer::{AppendOptions, Appended, SessionWriter};

@@ -45,3 +45,15 @@ pub const LIST_LOOK_TIME: Duration = Duration::from_millis(50);
 
 /// Bytes that are gathered for the hash of a chain.
 pub const HASHED_AT_ONCE: usize = 64 << 10;
+
+/// Bytes asked of a backend for one page while the bounds of a window are looked for.
+pub const WINDOW_PAGE_BYTES: usize = 128 << 10;
+
+/// Events that a look backwards begins with; each next one takes twice as many.
+pub const WINDOW_STRIDE: u64 = 128;
+
+/// Bytes of log behind which a window ends at the next step, however few items it has.
+pub const WINDOW_BYTES: u64 = 4 << 20;
+
+/// Items of an open turn behind which a read model for following leaves its older steps out.
+pub const FOLLOWED_ITEMS: usize = 500;

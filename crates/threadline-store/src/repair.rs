@@ -11,8 +11,7 @@ use crate::{
     limits::PAGE_BYTES,
 };
 
-/// Type of the event that stands for a lost one.
-pub const LOG_LOST: &str = "log/lost";
+pub use threadline_session::types::LOG_LOST;
 
 /// Events that could not be saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

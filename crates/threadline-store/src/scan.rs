@@ -134,7 +134,7 @@ impl Skim {
 }
 
 impl<F: Fold> Scan<F> {
-    fn new(header: StoredHeader, state: F) -> Self {
+    pub(crate) fn new(header: StoredHeader, state: F) -> Self {
         Self {
             header,
             chain: Chain::new(),
@@ -166,7 +166,7 @@ impl<F: Fold> Scan<F> {
         }
     }
 
-    fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         !self.damage.is_empty() || self.unsupported.is_some()
     }
 }
@@ -256,7 +256,8 @@ impl SessionStore {
             applied = view.apply(event);
         }
         if applied.is_ok() && event.kind == types::HISTORY_HEAD {
-            let missing = view.transcript().missing();
+            // For the closers of a turn that may be cut off there.
+            let missing = view.transcript().missing_calls();
             let damage = self.fill(id, view.transcript_mut(), &missing).await?;
             if let Some(damage) = damage {
                 return Err(self.corrupt(id, damage));
@@ -265,8 +266,41 @@ impl SessionStore {
         Ok(applied)
     }
 
+    /// Restores the state that the log has right before event `end`, for showing: without the
+    /// content of the surface, and without the chain, so that nothing before the checkpoint is read.
+    pub(crate) async fn state_before(
+        &self,
+        id: &SessionId,
+        end: u64,
+    ) -> Result<Scan<Transcript>, ReadError> {
+        let header = self.header(id).await?;
+        let mut scan = match self.kept(id, end.saturating_sub(1), &header).await? {
+            Some(scan) => scan,
+            None => match self.skimmed(id, end, &header).await? {
+                Some(scan) => scan,
+                None => Scan::new(header, self.transcript().bare()),
+            },
+        };
+        self.go_on(id, &mut scan, end).await?;
+        Ok(scan)
+    }
+
     /// Starts from a checkpoint, if there is one that fits this program and the log.
     async fn thawed(
+        &self,
+        id: &SessionId,
+        limit: u64,
+        header: &StoredHeader,
+    ) -> Result<Option<Scan<Transcript>>, ReadError> {
+        let Some(mut scan) = self.kept(id, limit, header).await? else {
+            return Ok(None);
+        };
+        Ok(self.chain_up(id, &mut scan).await?.then_some(scan))
+    }
+
+    /// Takes the state out of the newest checkpoint up to `limit` that fits this program. The lines
+    /// that its chain covers are not read yet.
+    async fn kept(
         &self,
         id: &SessionId,
         limit: u64,
@@ -284,15 +318,14 @@ impl SessionStore {
                 return Ok(None);
             }
         };
-        let mut scan = Scan {
+        Ok(Some(Scan {
             chain: kept.chain.map_or_else(Chain::new, Chain::after),
             chain_from: kept.chain_from,
             state: kept.state.bare(),
             keys: kept.keys,
             next: checkpoint.next,
             ..Scan::new(header.clone(), Transcript::default())
-        };
-        Ok(self.chain_up(id, &mut scan).await?.then_some(scan))
+        }))
     }
 
     /// Takes the lines between the last turn end and where a scan goes on, for the chain and the
@@ -376,7 +409,7 @@ impl SessionStore {
     }
 
     /// Folds lines up to before event `end`.
-    async fn go_on<F: Fold>(
+    pub(crate) async fn go_on<F: Fold>(
         &self,
         id: &SessionId,
         scan: &mut Scan<F>,

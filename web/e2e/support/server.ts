@@ -123,6 +123,17 @@ export class Server {
     return this.get(`/sessions/${id}/requests/${step}`);
   }
 
+  /** Forks a session at its end and returns the fork's id. */
+  async fork(id: string): Promise<string> {
+    const response = await fetch(`${this.#origin}/api/agent/sessions/${id}/fork`, {
+      method: "POST",
+      headers: { ...this.#auth, "content-type": "application/json" },
+      body: "{}",
+    });
+    if (!response.ok) throw new Error(`fork ${id}: ${response.status} ${await response.text()}`);
+    return ((await response.json()) as { id: string }).id;
+  }
+
   /** Runs one turn to its end without the page and returns the session's id. */
   async run(input: AgentInput): Promise<string> {
     const response = await fetch(`${this.#origin}/api/agent/stream`, {

@@ -1,20 +1,34 @@
 import { errorFromResponse, unreachable } from "./problem";
 import type {
+  Audit,
   Decision,
   Grant,
+  Lineage,
   LogPage,
   RequestDetail,
   RequestHead,
+  Requests,
   ServerConfig,
   SessionDetail,
   SessionPage,
   Summary,
+  Sync,
+  Timeline,
   TurnsResponse,
+  Verified,
 } from "./types";
 
 const root = "/api/agent";
 
 export type ArchivedFilter = "false" | "true" | "all";
+
+/** Where a page of turns is, by events or by a turn, and about how many items it has. */
+export type TurnsPlace = { limit?: number } & (
+  | { before?: number }
+  | { from: number }
+  | { around: number }
+  | { turn: number }
+);
 
 export interface SummaryPatch {
   title?: string | null;
@@ -62,17 +76,58 @@ export const api = {
   session: (id: string, signal?: AbortSignal) =>
     json<SessionDetail>(session(id), signal ? { signal } : {}),
 
-  turns: (id: string, signal?: AbortSignal) =>
-    json<TurnsResponse>(`${session(id)}/turns`, signal ? { signal } : {}),
+  /** A page of the conversation; the newest when no place is named. */
+  turns(id: string, signal?: AbortSignal, place: TurnsPlace = {}) {
+    const params = new URLSearchParams();
+    for (const [name, value] of Object.entries(place)) params.set(name, String(value));
+    return json<TurnsResponse>(`${session(id)}/turns?${params}`, signal ? { signal } : {});
+  },
 
   log: (id: string, from: number, limit: number, signal?: AbortSignal) =>
     json<LogPage>(`${session(id)}/log?from=${from}&limit=${limit}`, signal ? { signal } : {}),
 
-  requests: (id: string, signal?: AbortSignal) =>
-    json<{ requests: RequestHead[] }>(`${session(id)}/requests`, signal ? { signal } : {}),
+  verify: (id: string, requests: boolean, signal?: AbortSignal) =>
+    json<Verified>(`${session(id)}/verify?requests=${requests ? 1 : 0}`, {
+      method: "POST",
+      ...(signal ? { signal } : {}),
+    }),
 
-  requestOf: (id: string, step: number, signal?: AbortSignal) =>
-    json<RequestDetail>(`${session(id)}/requests/${step}`, signal ? { signal } : {}),
+  sync: (id: string, signal?: AbortSignal) =>
+    json<Sync>(`${session(id)}/sync`, signal ? { signal } : {}),
+
+  lineage: (id: string, children: string | null, signal?: AbortSignal) =>
+    json<Lineage>(
+      `${session(id)}/lineage${children === null ? "" : `?children=${encodeURIComponent(children)}`}`,
+      signal ? { signal } : {},
+    ),
+
+  audit: (id: string, before: number | null, signal?: AbortSignal) =>
+    json<Audit>(
+      `${session(id)}/audit${before === null ? "" : `?before=${before}`}`,
+      signal ? { signal } : {},
+    ),
+
+  exportUrl: (id: string, format: "jsonl" | "markdown" | "html") =>
+    `${root}${session(id)}/export?format=${format}`,
+
+  /** The newest steps, or those before a place in the log. */
+  requests: (id: string, before: number | null, signal?: AbortSignal) =>
+    json<Requests>(
+      `${session(id)}/requests${before === null ? "" : `?before=${before}`}`,
+      signal ? { signal } : {},
+    ),
+
+  requestOf: (id: string, head: Pick<RequestHead, "step" | "seq">, signal?: AbortSignal) =>
+    json<RequestDetail>(
+      `${session(id)}/requests/${head.step}?seq=${head.seq}`,
+      signal ? { signal } : {},
+    ),
+
+  timeline: (id: string, turn: number | null, signal?: AbortSignal) =>
+    json<Timeline>(
+      `${session(id)}/timeline${turn === null ? "" : `?turn=${turn}`}`,
+      signal ? { signal } : {},
+    ),
 
   update: (id: string, patch: SummaryPatch) => json<Summary>(session(id), send("PATCH", patch)),
 

@@ -2,12 +2,15 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { RequestDetail, RequestHead } from "../api/types";
 import { byteSize, plural } from "../model/format";
+import { diffItems } from "../model/itemDiff";
+import { revealControls } from "../model/text";
 import type { ReadModel } from "../model/patch";
 import { RequestChecks, type CheckState } from "../state/requestChecks";
 import { useStore } from "../state/store";
 import { CappedText } from "./CappedText";
 import { ErrorBanner } from "./Feedback";
 import { Icon } from "./Icon";
+import { TimelinePanel } from "./TimelinePanel";
 
 interface DebugPanelProps {
   id: string;
@@ -25,7 +28,7 @@ export function DebugPanel({ id, model }: DebugPanelProps) {
     return () => clearTimeout(timer);
   }, [checks, steps, model.running]);
 
-  if (state.error !== null) {
+  if (state.error !== null && state.requests === null) {
     return <ErrorBanner error={state.error} onRetry={() => void checks.load()} />;
   }
   if (state.requests === null) return <p className="list-empty">Loading the steps</p>;
@@ -34,6 +37,15 @@ export function DebugPanel({ id, model }: DebugPanelProps) {
   }
   return (
     <>
+      <TimelinePanel id={id} running={model.running} steps={steps} />
+      {state.error !== null && (
+        <ErrorBanner error={state.error} onRetry={() => void checks.loadOlder()} />
+      )}
+      {state.older !== null && (
+        <button type="button" className="link-button debug-older" onClick={() => void checks.loadOlder()}>
+          Show older steps
+        </button>
+      )}
       <p className="debug-intro quiet">
         Each step's request, rebuilt from the log. A match proves that resuming sends exactly what the
         live run sent.
@@ -70,13 +82,16 @@ function StepList({ requests, checks, results }: StepListProps) {
   const toggle = useCallback(
     (step: number) => {
       checks.want(step);
+      // What is new in a request shows against the one before.
+      const before = requests[requests.findIndex((head) => head.step === step) - 1];
+      if (before !== undefined) checks.want(before.step);
       setOpen((known) => {
         const next = new Set(known);
         if (!next.delete(step)) next.add(step);
         return next;
       });
     },
-    [checks],
+    [checks, requests],
   );
   const items = virtual.getVirtualItems();
   useEffect(() => {
@@ -91,6 +106,7 @@ function StepList({ requests, checks, results }: StepListProps) {
         {items.map((item) => {
           const head = requests[item.index];
           if (head === undefined) return null;
+          const before = requests[item.index - 1];
           return (
             <div
               key={item.key}
@@ -103,6 +119,7 @@ function StepList({ requests, checks, results }: StepListProps) {
               <Step
                 head={head}
                 check={results.get(head.step)}
+                before={before === undefined ? undefined : results.get(before.step)}
                 open={open.has(head.step)}
                 onToggle={toggle}
                 onRetry={() => checks.want(head.step)}
@@ -118,12 +135,14 @@ function StepList({ requests, checks, results }: StepListProps) {
 interface StepProps {
   head: RequestHead;
   check: CheckState | undefined;
+  /** The step before; `undefined` when there is none or it was not asked for. */
+  before: CheckState | undefined;
   open: boolean;
   onToggle: (step: number) => void;
   onRetry: () => void;
 }
 
-function Step({ head, check, open, onToggle, onRetry }: StepProps) {
+function Step({ head, check, before, open, onToggle, onRetry }: StepProps) {
   return (
     <section className="debug-step" data-testid="debug-step" data-step={head.step}>
       <button type="button" className="step-head" aria-expanded={open} onClick={() => onToggle(head.step)}>
@@ -135,7 +154,12 @@ function Step({ head, check, open, onToggle, onRetry }: StepProps) {
       </button>
       <Fingerprint head={head} check={check} />
       {check?.kind === "failed" && <ErrorBanner error={check.error} onRetry={onRetry} />}
-      {open && check?.kind === "done" && <RequestView detail={check.detail} />}
+      {open && check?.kind === "done" && (
+        <>
+          {before?.kind === "done" && <Changes before={before.detail} after={check.detail} />}
+          <RequestView detail={check.detail} />
+        </>
+      )}
       {open && check?.kind === "loading" && <p className="list-empty">Rebuilding the request</p>}
     </section>
   );
@@ -171,6 +195,52 @@ function short(fingerprint: string): string {
   return fingerprint.length > 12 ? `${fingerprint.slice(0, 12)}...` : fingerprint;
 }
 
+/** What the request says that the one of the step before did not, and the other way round. */
+function Changes({ before, after }: { before: RequestDetail; after: RequestDetail }) {
+  const diff = useMemo(
+    () => diffItems(before.request.items ?? [], after.request.items ?? []),
+    [before, after],
+  );
+  const parts = (["provider", "model", "system", "tools", "temperature"] as const).filter(
+    (part) => JSON.stringify(before.request[part]) !== JSON.stringify(after.request[part]),
+  );
+  const kept = diff.same + diff.sameAtEnd;
+  return (
+    <section className="request changes" data-testid="request-diff">
+      <h3>Since step {before.step}</h3>
+      <p className="quiet">
+        {plural(kept, "item")} as before, {diff.removed.length} removed, {diff.added.length} added.
+        {parts.length > 0 && ` Changed: ${parts.join(", ")}.`}
+      </p>
+      <DiffItems kind="removed" sign="-" items={diff.removed} />
+      <DiffItems kind="added" sign="+" items={diff.added} />
+    </section>
+  );
+}
+
+interface DiffItemsProps {
+  kind: "removed" | "added";
+  sign: "-" | "+";
+  items: readonly unknown[];
+}
+
+function DiffItems({ kind, sign, items }: DiffItemsProps) {
+  const text = useMemo(() => {
+    const lines = items.flatMap((item) => JSON.stringify(item, null, 2).split("\n"));
+    return revealControls(lines.map((line) => `${sign} ${line}`).join("\n"));
+  }, [items, sign]);
+  if (items.length === 0) return null;
+  return (
+    <CappedText
+      className={`diff-${kind}`}
+      text={text}
+      label={kind === "added" ? "Items added" : "Items removed"}
+      lines={40}
+      chars={20_000}
+    />
+  );
+}
+
 function RequestView({ detail }: { detail: RequestDetail }) {
   const { items = [], ...rest } = detail.request;
   return (
@@ -183,7 +253,7 @@ function RequestView({ detail }: { detail: RequestDetail }) {
 }
 
 function Json({ title, value }: { title: string; value: unknown }) {
-  const text = useMemo(() => JSON.stringify(value, null, 2) ?? "null", [value]);
+  const text = useMemo(() => revealControls(JSON.stringify(value, null, 2) ?? "null"), [value]);
   return (
     <div className="json">
       <h3>{title}</h3>

@@ -1,11 +1,23 @@
-import { useState, type KeyboardEvent } from "react";
+import { lazy, Suspense, useState, type KeyboardEvent } from "react";
 import { useApp } from "../state/app";
 import { useStore } from "../state/store";
-import { DebugPanel } from "./DebugPanel";
 import { Icon } from "./Icon";
 import { LogPanel } from "./LogPanel";
+import { SessionTools } from "./SessionTools";
 
-type Tab = "session" | "debug";
+// Seldom looked at, so they are not part of the first load.
+const DebugPanel = lazy(async () => ({ default: (await import("./DebugPanel")).DebugPanel }));
+const LineagePanel = lazy(async () => ({ default: (await import("./LineagePanel")).LineagePanel }));
+const AuditPanel = lazy(async () => ({ default: (await import("./AuditPanel")).AuditPanel }));
+
+const tabs = [
+  { id: "session", label: "Session" },
+  { id: "lineage", label: "Lineage" },
+  { id: "audit", label: "Audit" },
+  { id: "debug", label: "Debug" },
+] as const;
+
+type Tab = (typeof tabs)[number]["id"];
 
 interface InspectorProps {
   onClose: () => void;
@@ -44,10 +56,22 @@ export function Inspector({ onClose, onContinue }: InspectorProps) {
                 Continue this session
               </button>
             </div>
-            <LogPanel key={view.id} log={view.log} turns={view.model.turns} />
+            <SessionTools key={`tools-${view.id}`} id={view.id} />
+            <LogPanel key={view.id} id={view.id} log={view.log} turns={view.model.turns} />
           </>
         ) : (
-          <DebugPanel key={view.id} id={view.id} model={view.model} />
+          <Suspense fallback={<p className="list-empty">Loading</p>}>
+            {tab === "lineage" && <LineagePanel key={view.id} id={view.id} />}
+            {tab === "audit" && (
+              <AuditPanel
+                key={view.id}
+                id={view.id}
+                running={view.model.running}
+                lastSeq={view.model.viewSeq}
+              />
+            )}
+            {tab === "debug" && <DebugPanel key={view.id} id={view.id} model={view.model} />}
+          </Suspense>
         )}
       </div>
     </section>
@@ -62,16 +86,20 @@ interface TabsProps {
 
 function Tabs({ tab, onTab, onClose }: TabsProps) {
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-    const other = tab === "session" ? "debug" : "session";
-    onTab(other);
-    document.getElementById(`tab-${other}`)?.focus();
+    const at = tabs.findIndex((one) => one.id === tab);
+    const step = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
+    const other = tabs[(at + step + tabs.length) % tabs.length];
+    if (step === 0 || other === undefined) return;
+    event.preventDefault();
+    onTab(other.id);
+    document.getElementById(`tab-${other.id}`)?.focus();
   };
   return (
     <div className="inspector-top">
       <div role="tablist" aria-label="Session log and debug" className="tabs" onKeyDown={onKeyDown}>
-        <TabButton id="session" tab={tab} onTab={onTab} label="Session" />
-        <TabButton id="debug" tab={tab} onTab={onTab} label="Debug" />
+        {tabs.map((one) => (
+          <TabButton key={one.id} id={one.id} tab={tab} onTab={onTab} label={one.label} />
+        ))}
       </div>
       <button type="button" className="icon-button inspector-close" aria-label="Close" onClick={onClose}>
         <Icon name="cross" />

@@ -30,6 +30,18 @@ export const ItemView = memo(function ItemView(props: { item: Item; runId: strin
       return <Compaction item={item} />;
     case "notice":
       return <Notice item={item} />;
+    case "lost":
+      return (
+        <p className="notice bad" data-testid="lost-events">
+          <Icon name="warning" />
+          <span>
+            {item.events.fromSeq === item.events.toSeq
+              ? `Event ${item.events.fromSeq} is`
+              : `Events ${item.events.fromSeq} to ${item.events.toSeq} are`}{" "}
+            lost for good: {item.reason}. A repair has kept everything around them.
+          </span>
+        </p>
+      );
     case "head":
       return (
         <p className="notice">
@@ -188,9 +200,9 @@ function Notice({ item }: { item: NoticeItem }) {
       <Icon name="warning" />
       <span>
         {retry ? "The model provider did not answer well; trying again" : "The model provider failed"}
-        {item.attempt !== undefined && ` (attempt ${item.attempt})`}
-        {item.delayMs !== undefined && ` after ${duration(item.delayMs)}`}
-        {item.status !== undefined && `, status ${item.status}`}: {item.message}
+        {` (attempt ${item.attempt})`}
+        {item.delayMs !== null && ` after ${duration(item.delayMs)}`}
+        {item.status !== null && `, status ${item.status}`}: {item.message}
       </span>
     </p>
   );

@@ -2,22 +2,27 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { LogEvent, Turn } from "../api/types";
 import { clockWithMillis, plural } from "../model/format";
-import { layoutLog, rowAt, type LogSegment } from "../model/logLayout";
+import { layoutLog, rowAt, rowOfEvent, type LogSegment } from "../model/logLayout";
 import { revealControls } from "../model/text";
+import { useApp } from "../state/app";
 import type { LogStore } from "../state/logStore";
 import { useStore } from "../state/store";
 import { CappedText } from "./CappedText";
+import { CopyText } from "./CopyText";
 import { ErrorBanner } from "./Feedback";
 import { Icon } from "./Icon";
 
 interface LogPanelProps {
+  id: string;
   log: LogStore;
   turns: readonly Turn[];
 }
 
 const slack = 40;
 
-export function LogPanel({ log, turns }: LogPanelProps) {
+export function LogPanel({ id, log, turns }: LogPanelProps) {
+  const app = useApp();
+  const { place } = useStore(app.router.state);
   const { lastSeq, version, error } = useStore(log.state);
   const layout = useMemo(() => layoutLog(turns, lastSeq), [turns, lastSeq]);
   const scroller = useRef<HTMLDivElement>(null);
@@ -46,6 +51,18 @@ export function LogPanel({ log, turns }: LogPanelProps) {
     const to = seqNear(rowAt(layout, last), "to");
     if (from !== null && to !== null) log.ensure(from, to);
   }, [layout, first, last, log, version]);
+
+  // From the conversation, a link or a finding to its line.
+  const sought = place !== null && "event" in place ? place.event : null;
+  const known = useRef(layout);
+  known.current = layout;
+  useEffect(() => {
+    if (sought === null) return;
+    sticking.current = false;
+    virtual.scrollToIndex(rowOfEvent(known.current, sought), { align: "center" });
+  }, [place, sought, virtual]);
+
+  const show = useCallback((seq: number) => app.router.seek(id, { event: seq }), [app, id]);
 
   useEffect(() => {
     if (sticking.current && layout.rows > 0) virtual.scrollToIndex(layout.rows - 1, { align: "end" });
@@ -82,13 +99,15 @@ export function LogPanel({ log, turns }: LogPanelProps) {
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {row.kind === "heading" ? (
-                  <Heading segment={row.segment} />
+                  <Heading segment={row.segment} first={turns[0]?.startSeq ?? 0} />
                 ) : (
                   <EventRow
                     seq={row.seq}
                     event={log.row(row.seq)}
                     open={open.has(row.seq)}
+                    sought={row.seq === sought}
                     onToggle={toggle}
+                    onShow={show}
                   />
                 )}
               </div>
@@ -106,10 +125,12 @@ function seqNear(row: ReturnType<typeof rowAt>, edge: "from" | "to"): number | n
   return edge === "from" ? row.segment.from : Math.max(0, row.segment.from - 1);
 }
 
-function Heading({ segment }: { segment: LogSegment }) {
+/** `first` is where the turns begin that are loaded; what is before them has not been looked at. */
+function Heading({ segment, first }: { segment: LogSegment; first: number }) {
+  const rest = segment.to < first ? "Earlier events" : "Between turns";
   return (
     <h3 className="log-heading">
-      {segment.turn === null ? "Between turns" : `Turn ${segment.turn}`}
+      {segment.turn === null ? rest : `Turn ${segment.turn}`}
       <span className="quiet">{plural(segment.to - segment.from + 1, "event")}</span>
     </h3>
   );
@@ -119,12 +140,21 @@ interface EventRowProps {
   seq: number;
   event: LogEvent | undefined;
   open: boolean;
+  sought: boolean;
   onToggle: (seq: number) => void;
+  onShow: (seq: number) => void;
 }
 
-const EventRow = memo(function EventRow({ seq, event, open, onToggle }: EventRowProps) {
+const EventRow = memo(function EventRow(props: EventRowProps) {
+  const { seq, event, open, sought, onToggle, onShow } = props;
   return (
-    <div className="log-row" data-testid="log-row" data-seq={seq} data-type={event?.type}>
+    <div
+      className="log-row"
+      data-testid="log-row"
+      data-seq={seq}
+      data-type={event?.type}
+      data-sought={sought}
+    >
       <button type="button" aria-expanded={open} disabled={event === undefined} onClick={() => onToggle(seq)}>
         <Icon name="chevron" />
         <span className="log-seq">{seq}</span>
@@ -139,12 +169,20 @@ const EventRow = memo(function EventRow({ seq, event, open, onToggle }: EventRow
         )}
       </button>
       {open && event !== undefined && (
-        <CappedText
-          text={revealControls(JSON.stringify(event, null, 2))}
-          label={`Event ${seq} as JSON`}
-          lines={60}
-          chars={20_000}
-        />
+        <>
+          <div className="log-actions">
+            <button type="button" className="link-button" onClick={() => onShow(seq)}>
+              Show in the conversation
+            </button>
+            <CopyText text={JSON.stringify(event)} label={`Copy event ${seq}`} />
+          </div>
+          <CappedText
+            text={revealControls(JSON.stringify(event, null, 2))}
+            label={`Event ${seq} as JSON`}
+            lines={60}
+            chars={20_000}
+          />
+        </>
       )}
     </div>
   );

@@ -55,3 +55,10 @@ export function rowAt(layout: LogLayout, index: number): LogRow | null {
   if (index === segment.row) return { kind: "heading", segment };
   return { kind: "event", seq: segment.from + (index - segment.row - 1) };
 }
+
+/** The row of an event; the last row when the log does not have it. */
+export function rowOfEvent(layout: LogLayout, seq: number): number {
+  const segment = layout.segments.find((one) => seq <= one.to);
+  if (segment === undefined) return Math.max(0, layout.rows - 1);
+  return segment.row + 1 + Math.max(0, seq - segment.from);
+}

@@ -10,6 +10,8 @@ export type CheckState =
 
 export interface RequestChecksState {
   requests: readonly RequestHead[] | null;
+  /** Where older steps are asked for; `null` when all are here. */
+  older: number | null;
   results: ReadonlyMap<number, CheckState>;
   error: HumanError | null;
 }
@@ -20,7 +22,12 @@ const keptDetails = 60;
 
 /** The steps of a session and the check of each: one rebuild at a time, visible steps first. */
 export class RequestChecks {
-  readonly state = new Store<RequestChecksState>({ requests: null, results: new Map(), error: null });
+  readonly state = new Store<RequestChecksState>({
+    requests: null,
+    older: null,
+    results: new Map(),
+    error: null,
+  });
   readonly #id: string;
   #abort = new AbortController();
   #queue: number[] = [];
@@ -34,12 +41,30 @@ export class RequestChecks {
     if (this.#abort.signal.aborted) this.#abort = new AbortController();
     const { signal } = this.#abort;
     try {
-      const { requests } = await api.requests(this.#id, signal);
-      this.state.patch({ requests, error: null });
+      const page = await api.requests(this.#id, null, signal);
+      const first = page.requests[0]?.seq ?? 0;
+      // Older pages that were asked for stay in front of the newest.
+      const kept = (this.state.get().requests ?? []).filter((head) => head.seq < first);
+      const older = kept.length > 0 ? this.state.get().older : page.next;
+      this.state.patch({ requests: [...kept, ...page.requests], older, error: null });
     } catch (error) {
       if (signal.aborted) return;
       // What is already on the screen stays there; a failed refresh is not news.
       if (this.state.get().requests === null) this.state.patch({ error: toHuman(error) });
+    }
+  }
+
+  async loadOlder(): Promise<void> {
+    const { older, requests } = this.state.get();
+    const { signal } = this.#abort;
+    if (older === null || requests === null) return;
+    try {
+      const page = await api.requests(this.#id, older, signal);
+      if (this.state.get().older !== older) return;
+      const known = this.state.get().requests ?? [];
+      this.state.patch({ requests: [...page.requests, ...known], older: page.next, error: null });
+    } catch (error) {
+      if (!signal.aborted) this.state.patch({ error: toHuman(error) });
     }
   }
 
@@ -71,7 +96,12 @@ export class RequestChecks {
     for (let step = this.#queue.shift(); step !== undefined; step = this.#queue.shift()) {
       const { signal } = this.#abort;
       try {
-        this.#put(step, { kind: "done", detail: await api.requestOf(this.#id, step, signal) });
+        const head = this.state.get().requests?.find((one) => one.step === step);
+        if (head === undefined) {
+          this.#forget(step);
+          continue;
+        }
+        this.#put(step, { kind: "done", detail: await api.requestOf(this.#id, head, signal) });
       } catch (error) {
         if (signal.aborted) this.#forget(step);
         else this.#put(step, { kind: "failed", error: toHuman(error) });

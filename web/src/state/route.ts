@@ -1,13 +1,18 @@
 import { Store } from "./store";
 
+/** A turn or an event that an address points to. */
+export type Place = { turn: number } | { event: number };
+
 export interface Route {
   /** The session on the screen. */
   viewed: string | null;
+  /** What of it the address points to. A new object each time it is gone to. */
+  place: Place | null;
   /** The session that the next task continues; independent of the one on the screen. */
   continuing: string | null;
 }
 
-const pattern = /^#\/session\/([^/?#]+)$/;
+const pattern = /^#\/(?:session|s)\/([^/?#]+)(?:\/([te])\/(\d{1,15}))?$/;
 
 export function viewedFromHash(hash: string): string | null {
   const match = pattern.exec(hash)?.[1];
@@ -19,8 +24,17 @@ export function viewedFromHash(hash: string): string | null {
   }
 }
 
-export function hashOf(viewed: string | null): string {
-  return viewed === null ? "#/" : `#/session/${encodeURIComponent(viewed)}`;
+export function placeFromHash(hash: string): Place | null {
+  const match = pattern.exec(hash);
+  if (match?.[3] === undefined) return null;
+  const number = Number(match[3]);
+  return match[2] === "t" ? { turn: number } : { event: number };
+}
+
+export function hashOf(viewed: string | null, place: Place | null = null): string {
+  if (viewed === null) return "#/";
+  const at = place === null ? "" : "turn" in place ? `/t/${place.turn}` : `/e/${place.event}`;
+  return `#/session/${encodeURIComponent(viewed)}${at}`;
 }
 
 /**
@@ -35,11 +49,12 @@ export class Router {
     const saved: unknown = (history.state as { continuing?: unknown } | null)?.continuing;
     this.state = new Store<Route>({
       viewed: viewedFromHash(location.hash),
+      place: placeFromHash(location.hash),
       continuing: typeof saved === "string" ? saved : null,
     });
     window.addEventListener("popstate", () => {
       const viewed = viewedFromHash(location.hash);
-      this.state.set({ ...this.state.get(), viewed });
+      this.state.set({ ...this.state.get(), viewed, place: placeFromHash(location.hash) });
       this.#remember();
     });
   }
@@ -48,7 +63,14 @@ export class Router {
     if (viewed === this.state.get().viewed) return;
     const { continuing } = this.state.get();
     history.pushState({ continuing }, "", hashOf(viewed));
-    this.state.patch({ viewed });
+    this.state.patch({ viewed, place: null });
+  }
+
+  /** Goes to a turn or an event of a session, also when it is there already. */
+  seek(viewed: string, place: Place): void {
+    const { continuing } = this.state.get();
+    history.pushState({ continuing }, "", hashOf(viewed, place));
+    this.state.patch({ viewed, place: { ...place } });
   }
 
   continue(continuing: string | null): void {

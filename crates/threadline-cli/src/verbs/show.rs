@@ -318,6 +318,18 @@ fn one_item(ui: Ui, item: &TurnItem) -> String {
                 text::line(message, 500)
             )
         }
+        TurnItem::Lost {
+            events,
+            bytes,
+            reason,
+            ..
+        } => format!(
+            "  {} events {} to {} ({bytes} bytes): {}\n",
+            ui.out(Tone::Warning, "lost for good:"),
+            events.from_seq,
+            events.to_seq,
+            text::line(reason, 500)
+        ),
     }
 }
 

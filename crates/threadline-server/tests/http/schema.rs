@@ -100,9 +100,12 @@ fn conforms(document: &Value, schema: &Value, value: &Value) -> Result<(), Strin
         }
     }
     for (name, field) in fields {
-        let schema = known
-            .get(name)
-            .ok_or_else(|| format!("{name} is not described"))?;
+        let Some(schema) = known.get(name) else {
+            if schema["additionalProperties"] == true {
+                continue;
+            }
+            return Err(format!("{name} is not described"));
+        };
         conforms(document, schema, field).map_err(|wrong| format!("{name}: {wrong}"))?;
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! The read model by turn.
 
 use threadline_session::{
-    Patch, Payload, SessionId, Status, Transcript, TurnItem, View,
+    Event, Patch, Payload, SessionId, Status, Transcript, TurnItem, View,
     limits::VIEW_OUTPUT_BYTES,
-    payload::{ChunkKind, Decision, EndReason, SubagentUsage, Usage},
+    payload::{ChunkKind, Decision, EndReason, HeadReason, Outcome, SubagentUsage, Usage},
+    types,
 };
 
 use crate::{
@@ -109,7 +110,7 @@ fn turns_with_a_repeated_number_are_shown_apart() {
     log.open_turn("one").answer("1");
     let again = log.events[0].clone();
     let next = log.state.next_seq();
-    log.push_event(threadline_session::Event { seq: next, ..again });
+    log.push_event(Event { seq: next, ..again });
     log.user("two");
     let (view, _) = shown(&log);
     let numbers: Vec<_> = view
@@ -244,4 +245,64 @@ fn what_subagents_use_is_counted_beside_the_session_and_by_turn() {
     assert_eq!(used, [tokens(3), tokens(4)]);
     let thawed = Transcript::thaw(&log.state.freeze(), Default::default()).unwrap();
     assert_eq!(thawed.facts(), log.state.facts());
+}
+
+#[test]
+fn lost_events_are_shown_once_in_their_place() {
+    let mut log = Log::new();
+    log.open_turn("go");
+    let first = log.state.next_seq();
+    for (seq, data) in [
+        (
+            first,
+            format!(
+                r#"{{"fromSeq":{first},"toSeq":{},"bytes":9,"reason":"torn"}}"#,
+                first + 1
+            ),
+        ),
+        (first + 1, format!(r#"{{"fromSeq":{first}}}"#)),
+    ] {
+        log.push_event(Event::from_json(seq, 1, types::LOG_LOST, &data, true).unwrap());
+    }
+    let (view, _) = shown(&log);
+    let lost: Vec<_> = view.turns()[0]
+        .items
+        .iter()
+        .filter(|item| matches!(item, TurnItem::Lost { .. }))
+        .collect();
+    let [
+        TurnItem::Lost {
+            events,
+            bytes,
+            reason,
+            ..
+        },
+    ] = lost[..]
+    else {
+        panic!("{lost:?}")
+    };
+    assert_eq!((events.from_seq, events.to_seq), (first, first + 1));
+    assert_eq!((*bytes, reason.as_str()), (9, "torn"));
+}
+
+#[test]
+fn a_call_that_a_rewind_opens_again_keeps_the_outcome_it_had() {
+    let mut log = Log::new();
+    log.open_turn("go");
+    log.assistant(vec![call("a", "shell", "{}")]);
+    let started = log.start("a");
+    log.result("a", "done");
+    log.step_end();
+    log.turn_end(EndReason::Completed);
+    log.head(started, HeadReason::Rewind);
+    assert_eq!(log.recover().len(), 1);
+    let (view, _) = shown(&log);
+    let Some(TurnItem::Tool(tool)) = view.turns()[0]
+        .items
+        .iter()
+        .find(|item| matches!(item, TurnItem::Tool(_)))
+    else {
+        panic!()
+    };
+    assert_eq!((tool.outcome, tool.synthetic), (Some(Outcome::Ok), false));
 }

@@ -24,6 +24,7 @@ pub mod repairing;
 pub mod rewinding;
 pub mod script;
 pub mod taking_over;
+pub mod windows;
 mod wrapped;
 pub mod writers;
 
@@ -211,6 +212,9 @@ macro_rules! __contract_cases {
             reading::a_stamp_changes_with_the_log_alone,
             reading::the_verified_head_moves_with_each_turn_alone,
             reading::the_request_of_a_step_is_rebuilt,
+            windows::windows_of_any_size_join_to_the_whole_read_model,
+            windows::a_window_is_found_around_every_event_and_at_every_turn,
+            windows::following_from_any_event_tells_the_same_changes,
             following::every_event_after_any_point_comes_once,
             following::each_append_reaches_a_waiting_follower_elsewhere,
             following::a_follower_ahead_of_the_log_waits_for_its_place,

@@ -1,0 +1,134 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import AxeBuilder from "@axe-core/playwright";
+import type { Page } from "@playwright/test";
+import { expect, picture, test } from "./support/test";
+
+async function expectAccessible(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join("\n  ")}`);
+  expect(found).toEqual([]);
+}
+
+for (const scheme of ["light", "dark"] as const) {
+  test(`every panel shows its session and axe finds nothing, ${scheme}`, async ({ app, page, server }) => {
+    await page.emulateMedia({ colorScheme: scheme });
+    await app.send("Say it, then look:\n$ touch made.txt");
+    await app.byId("approve").click();
+    await app.ended(1);
+    const id = await app.sessionId();
+    await expectAccessible(page);
+
+    await expect(app.byId("integrity")).toHaveAttribute("data-state", "not_checked");
+    await app.byId("verify").click();
+    await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
+    await expect(app.byId("verify-report")).toContainText(/\d+ events read/);
+    await app.byId("verify-requests").click();
+    await expect(app.byId("verify-report")).toContainText("Every request is rebuilt");
+    await picture(page, `panel-session-${scheme}`);
+    await expectAccessible(page);
+
+    await app.byId("tab-lineage").click();
+    await expect(app.byId("lineage")).toContainText("forked from none");
+    await expectAccessible(page);
+    const fork = await server.fork(id);
+    await app.byId("tab-session").click();
+    await app.byId("tab-lineage").click();
+    const child = page.locator(`[data-testid="lineage-node"][data-id="${fork}"]`);
+    await expect(child).toHaveAttribute("data-kind", "fork");
+    await picture(page, `panel-lineage-${scheme}`);
+    await expectAccessible(page);
+
+    await app.byId("tab-audit").click();
+    const entries = app.byId("audit-entry");
+    await expect(entries.first()).toContainText("Approved");
+    await expect(entries.nth(1)).toContainText("touch made.txt");
+    await expect(entries.last()).toContainText("Policy from turn 1 on");
+    await expect(app.byId("durable-seq")).toHaveText(/^event \d+/);
+    await picture(page, `panel-audit-${scheme}`);
+    await expectAccessible(page);
+
+    await app.byId("tab-debug").click();
+    await expect(app.byId("span")).toHaveCount(4);
+    await app.byId("debug-step").nth(1).getByRole("button").first().click();
+    await expect(app.byId("request-diff")).toContainText("0 removed");
+    await expect(app.byId("request-diff").getByLabel("Items added")).toContainText("+ {");
+    await picture(page, `panel-debug-${scheme}`);
+    await expectAccessible(page);
+
+    await app.byId("tab-lineage").click();
+    await child.getByRole("link").click();
+    await app.live(fork);
+    await expect(page.locator(`[data-testid="lineage-node"][data-id="${id}"] a`)).toBeVisible();
+  });
+}
+
+test("a line of the log has an address that leads back to it", async ({ app, page }) => {
+  await app.send("one");
+  await app.ended(1);
+  const id = await app.sessionId();
+  const line = page.locator('[data-testid="log-row"][data-seq="0"]');
+  await line.getByRole("button").first().click();
+  await line.getByRole("button", { name: "Show in the conversation" }).click();
+  await expect(page).toHaveURL(new RegExp(`#/session/${id}/e/0$`));
+  await expect(line).toHaveAttribute("data-sought", "true");
+  await page.reload();
+  await app.live(id);
+  await expect(line).toHaveAttribute("data-sought", "true");
+});
+
+test("a session is exported as its log, as Markdown and as one inert page", async ({ app, page }) => {
+  const hostile = "<script>alert('x')</script><img src=x onerror=alert(1)>";
+  await app.send(`say ${hostile}`);
+  await app.ended(1);
+  const save = async (format: string): Promise<string> => {
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      app.byId(`export-${format}`).click(),
+    ]);
+    return readFileSync(await download.path(), "utf8");
+  };
+  const log = await save("jsonl");
+  expect(log.trimEnd().split("\n").every((line) => typeof JSON.parse(line) === "object")).toBe(true);
+  expect(await save("markdown")).toContain("## Turn 1");
+  const html = await save("html");
+  expect(html).toContain("&lt;script&gt;");
+  const copy = await page.context().newPage();
+  await copy.setContent(html);
+  expect(await copy.locator("script, iframe, object, embed, img, form").count()).toBe(0);
+  await expect(copy.getByRole("heading", { name: "Turn 1" })).toBeVisible();
+  await copy.close();
+});
+
+test("a check names the place of damage and what to do", async ({ app, place, server }) => {
+  await app.send("one");
+  await app.ended(1);
+  const id = await app.sessionId();
+  await server.kill();
+  const path = place.log(id);
+  const bytes = readFileSync(path);
+  const at = bytes.indexOf("step/start");
+  bytes[at] = "S".charCodeAt(0);
+  writeFileSync(path, bytes);
+  await server.restart();
+  await app.byId("verify").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "damaged");
+  await expect(app.byId("verify-report")).toContainText(/damaged at byte \d+/);
+  await expect(app.byId("verify-report")).toContainText(`threadline repair ${id} --dry-run`);
+});
+
+test.describe("phone", () => {
+  test.use({ viewport: { width: 390, height: 844 }, hasTouch: true });
+
+  test("every panel fits a phone", async ({ app, page }) => {
+    await app.send("$ ls");
+    await app.ended(1);
+    await page.getByRole("navigation", { name: "Parts of the page" }).getByRole("button", { name: "Log" }).click();
+    for (const tab of ["session", "lineage", "audit", "debug"]) {
+      await app.byId(`tab-${tab}`).click();
+      await expect(page.getByRole("tabpanel")).not.toContainText("Loading");
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+      await picture(page, `panel-${tab}-phone`);
+      await expectAccessible(page);
+    }
+  });
+});
