@@ -1,54 +1,66 @@
-import { useCallback, useEffect, useRef, useState, type RefObject } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from "react";
 
-const slack = 48;
+/** So near to the end counts as being there. */
+export const slack = 48;
 
 interface Sticky {
-  scroller: RefObject<HTMLDivElement | null>;
-  content: RefObject<HTMLDivElement | null>;
   atBottom: boolean;
+  /** Goes to the end and stays there. */
   jump: () => void;
 }
 
-/** Follows growing content only while the reader is at its end. `key` restarts at the bottom. */
-export function useStickToBottom(key: string | null): Sticky {
-  const scroller = useRef<HTMLDivElement>(null);
-  const content = useRef<HTMLDivElement>(null);
+/**
+ * Follows growing content only while the reader is at its end. Rows that grow are followed by the
+ * list itself; this follows a frame that shrinks, and knows whether the reader has gone away.
+ */
+export function useStickToBottom(
+  scroller: RefObject<HTMLElement | null>,
+  scrollToEnd: () => void,
+  onChange: (atBottom: boolean) => void,
+): Sticky {
   const sticking = useRef(true);
   const [atBottom, setAtBottom] = useState(true);
+  const told = useRef(onChange);
+  told.current = onChange;
+  const toEnd = useRef(scrollToEnd);
+  toEnd.current = scrollToEnd;
 
-  const jump = useCallback(() => {
-    const element = scroller.current;
-    sticking.current = true;
-    setAtBottom(true);
-    if (element !== null) element.scrollTop = element.scrollHeight;
+  const say = useCallback((value: boolean): void => {
+    if (sticking.current === value) return;
+    sticking.current = value;
+    setAtBottom(value);
+    told.current(value);
   }, []);
+
+  const jump = useCallback((): void => {
+    say(true);
+    toEnd.current();
+  }, [say]);
+
+  // The reader begins at the end.
+  useLayoutEffect(() => toEnd.current(), []);
 
   useEffect(() => {
     const element = scroller.current;
-    const inner = content.current;
-    if (element === null || inner === null) return;
+    if (element === null) return;
     let lastTop = element.scrollTop;
     const onScroll = (): void => {
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
       // Growth alone also changes the distance; only a move upwards means that someone reads.
-      if (distance <= slack) sticking.current = true;
-      else if (element.scrollTop < lastTop - 1) sticking.current = false;
+      if (distance <= slack) say(true);
+      else if (element.scrollTop < lastTop - 1) say(false);
       lastTop = element.scrollTop;
-      setAtBottom(sticking.current);
     };
-    const follow = new ResizeObserver(() => {
-      if (sticking.current) element.scrollTop = element.scrollHeight;
+    const frame = new ResizeObserver(() => {
+      if (sticking.current) toEnd.current();
     });
-    follow.observe(inner);
-    follow.observe(element);
+    frame.observe(element);
     element.addEventListener("scroll", onScroll, { passive: true });
     return () => {
-      follow.disconnect();
+      frame.disconnect();
       element.removeEventListener("scroll", onScroll);
     };
-  }, []);
+  }, [scroller, say]);
 
-  useEffect(() => jump(), [key, jump]);
-
-  return { scroller, content, atBottom, jump };
+  return { atBottom, jump };
 }

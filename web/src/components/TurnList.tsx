@@ -1,0 +1,313 @@
+import { useVirtualizer, type Virtualizer } from "@tanstack/react-virtual";
+import {
+  useCallback,
+  useEffect,
+  useImperativeHandle,
+  useMemo,
+  useRef,
+  useState,
+  type KeyboardEvent,
+  type ReactNode,
+  type Ref,
+} from "react";
+import { slack, useStickToBottom } from "../hooks/useStickToBottom";
+import { estimateRow, rowOf, rowsOf, type Row } from "../model/rows";
+import { useApp } from "../state/app";
+import type { OlderState } from "../state/olderTurns";
+import type { SessionViewState } from "../state/sessionView";
+import { useStore } from "../state/store";
+import { ErrorBanner } from "./Feedback";
+import { Icon } from "./Icon";
+import { isSilent } from "./Items";
+import { RowView, type TurnEnding } from "./TurnView";
+
+export interface TurnListHandle {
+  jump: () => void;
+}
+
+interface TurnListProps {
+  view: SessionViewState;
+  ref: Ref<TurnListHandle>;
+}
+
+type Virtual = Virtualizer<HTMLDivElement, HTMLDivElement>;
+
+/** Rows beyond the frame that exist already, so that a wheel's turn finds them. */
+const overscan = 10;
+
+/** The conversation, of which only the rows near the reader exist. */
+export function TurnList({ view, ref }: TurnListProps) {
+  const app = useApp();
+  const older = useStore(app.view.older.state);
+  const [folded, fold] = useFolded();
+  const { turns, from, viewSeq, running, arrived } = view.model;
+  const rows = useMemo(
+    () => rowsOf({ older, tail: { turns, from, to: viewSeq + 1, cut: false }, running, folded }),
+    [older, turns, from, viewSeq, running, folded],
+  );
+  const scroller = useRef<HTMLDivElement>(null);
+  const virtual: Virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: useCallback((at: number) => estimateOf(rows[at]), [rows]),
+    getItemKey: useCallback((at: number) => rows[at]?.key ?? at, [rows]),
+    overscan,
+    paddingStart: 10,
+    paddingEnd: 24,
+    anchorTo: "end",
+    followOnAppend: true,
+    scrollEndThreshold: slack,
+  });
+  const stick = useStickToBottom(
+    scroller,
+    () => virtual.scrollToEnd(),
+    (atBottom) => app.view.atEnd(atBottom),
+  );
+  const missed = useMissed(stick.atBottom, arrived);
+  useLoading(rows, virtual, older);
+  const sought = useSought(view, rows, virtual);
+  const jump = useCallback((): void => {
+    app.view.older.release();
+    stick.jump();
+  }, [app, stick]);
+  useImperativeHandle(ref, () => ({ jump }), [jump]);
+  const onKeyDown = useTurnKeys({ rows, virtual, fold, jump });
+
+  return (
+    <div className="turns-frame">
+      <div
+        className="turns-scroll"
+        ref={scroller}
+        tabIndex={0}
+        role="region"
+        aria-label="Turns"
+        data-testid="turns"
+        data-rows={rows.length}
+        onKeyDown={onKeyDown}
+      >
+        <div className="turns" style={{ height: virtual.getTotalSize() }}>
+          <div className="turns-window" style={{ transform: `translateY(${virtual.getVirtualItems()[0]?.start ?? 0}px)` }}>
+            <Groups view={view} rows={rows} virtual={virtual} sought={sought} older={older} onFold={fold} />
+          </div>
+        </div>
+      </div>
+      {!stick.atBottom && (
+        <button type="button" className="jump" data-testid="jump" data-missed={missed} onClick={jump}>
+          <Icon name="down" />
+          {missed === 0 ? "Jump to latest" : `Jump to latest (${missed} new)`}
+        </button>
+      )}
+      <SoughtNote view={view} />
+    </div>
+  );
+}
+
+function estimateOf(row: Row | undefined): number {
+  return row === undefined ? 0 : estimateRow(row);
+}
+
+function useFolded(): [ReadonlySet<number>, (turn: number) => void] {
+  const [folded, setFolded] = useState<ReadonlySet<number>>(new Set());
+  const toggle = useCallback((turn: number): void => {
+    setFolded((before) => {
+      const next = new Set(before);
+      if (!next.delete(turn)) next.add(turn);
+      return next;
+    });
+  }, []);
+  return [folded, toggle];
+}
+
+/** How much has come since the reader went away from the end. */
+function useMissed(atBottom: boolean, arrived: number): number {
+  const [seen, setSeen] = useState(arrived);
+  if (atBottom && seen !== arrived) setSeen(arrived);
+  return atBottom ? 0 : Math.max(0, arrived - seen);
+}
+
+/** Fetches what is missing before the reader comes to it. */
+function useLoading(rows: readonly Row[], virtual: Virtual, older: OlderState): void {
+  const app = useApp();
+  const items = virtual.getVirtualItems();
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
+  const top = virtual.range?.startIndex ?? 0;
+  useEffect(() => {
+    if (older.failed !== null || older.loading !== null) return;
+    const gap = older.gap ? rows.findIndex((row) => row.kind === "gap") : -1;
+    if (gap >= 0 && gap >= first && gap <= last) {
+      // Whoever reads behind the gap goes up from there, and not down from the pages above it.
+      if (top >= gap) app.view.older.release();
+      else void app.view.older.loadAfter();
+    } else if (first <= 2 && older.more) {
+      void app.view.older.loadBefore();
+    }
+  }, [app, rows, older, first, last, top]);
+}
+
+interface Sought {
+  key: string;
+  at: number;
+}
+
+/** Brings what a link names into the frame, once it is here. */
+function useSought(view: SessionViewState, rows: readonly Row[], virtual: Virtual): Sought | null {
+  const [shown, setShown] = useState<Sought | null>(null);
+  const { sought } = view;
+  useEffect(() => {
+    if (sought === null || sought.found !== true || shown?.at === sought.at) return;
+    const at = rowOf(rows, sought.target);
+    const row = rows[at];
+    if (row === undefined) return;
+    virtual.scrollToIndex(at, { align: row.kind === "head" ? "start" : "center" });
+    setShown({ key: row.key, at: sought.at });
+  }, [sought, rows, virtual, shown]);
+  return sought === null ? null : shown;
+}
+
+function SoughtNote({ view }: { view: SessionViewState }) {
+  const { sought } = view;
+  if (sought === null || sought.found !== false) return null;
+  const what = "seq" in sought.target ? `event ${sought.target.seq}` : `turn ${sought.target.turn}`;
+  return (
+    <p className="sought-note" role="status" data-testid="sought-missing">
+      This session has no {what}.
+    </p>
+  );
+}
+
+interface KeysInput {
+  rows: readonly Row[];
+  virtual: Virtual;
+  fold: (turn: number) => void;
+  jump: () => void;
+}
+
+/** Keys that work while the conversation has the focus: j and k, f, Home and End. */
+function useTurnKeys({ rows, virtual, fold, jump }: KeysInput): (event: KeyboardEvent) => void {
+  const app = useApp();
+  return (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+    const here = virtual.range?.startIndex ?? 0;
+    const done = (): void => {
+      event.preventDefault();
+      event.stopPropagation();
+    };
+    if (event.key === "j" || event.key === "k") {
+      done();
+      const to = nextHead(rows, here, event.key === "j" ? 1 : -1, virtual);
+      if (to === null && event.key === "j") jump();
+      else virtual.scrollToIndex(to ?? 0, { align: "start" });
+    } else if (event.key === "f") {
+      const row = rows.slice(0, here + 2).findLast((candidate) => candidate.kind === "head");
+      if (row?.kind !== "head") return;
+      done();
+      fold(row.turn.turn);
+    } else if (event.key === "Home") {
+      done();
+      void app.view.toStart();
+    } else if (event.key === "End") {
+      done();
+      jump();
+    }
+  };
+}
+
+function isTyping(target: EventTarget): boolean {
+  return target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+}
+
+/** The head before or behind what is at the top of the frame. */
+function nextHead(rows: readonly Row[], here: number, by: 1 | -1, virtual: Virtual): number | null {
+  const offset = virtual.scrollOffset ?? 0;
+  for (let at = by === 1 ? here : Math.min(here + 1, rows.length - 1); at >= 0 && at < rows.length; at += by) {
+    if (rows[at]?.kind !== "head") continue;
+    const [start] = virtual.getOffsetForIndex(at, "start") ?? [0];
+    if (by === 1 ? start > offset + 4 : start < offset - 4) return at;
+  }
+  return null;
+}
+
+interface GroupsProps {
+  view: SessionViewState;
+  rows: readonly Row[];
+  virtual: Virtual;
+  sought: Sought | null;
+  older: OlderState;
+  onFold: (turn: number) => void;
+}
+
+/** The rows that exist, those of one turn within its article. */
+function Groups({ view, rows, virtual, sought, older, onFold }: GroupsProps) {
+  const groups: { turn: number | null; key: string; rows: ReactNode[] }[] = [];
+  const last = view.model.turns.at(-1);
+  const { running, status } = view.model;
+  for (const { index } of virtual.getVirtualItems()) {
+    const row = rows[index];
+    if (row === undefined) continue;
+    const turn = "turn" in row ? row.turn : null;
+    const isLast = turn !== null && turn.turn === last?.turn;
+    const liveStatus = isLast && running && last.reason === null ? status : null;
+    const end: TurnEnding = !isLast ? "earlier" : view.damage === null ? "last" : "damaged";
+    const element = (
+      <div
+        key={row.key}
+        ref={virtual.measureElement}
+        data-index={index}
+        className={rowClass(row, liveStatus !== null)}
+        data-sought={sought?.key === row.key || undefined}
+      >
+        {turn === null ? (
+          <EdgeRow row={row} older={older} />
+        ) : (
+          <RowView row={row} liveStatus={liveStatus} end={end} onFold={onFold} />
+        )}
+      </div>
+    );
+    const group = groups.at(-1);
+    if (group !== undefined && turn !== null && group.turn === turn.turn) group.rows.push(element);
+    else groups.push({ turn: turn?.turn ?? null, key: turn === null ? row.key : `turn${turn.turn}`, rows: [element] });
+  }
+  return groups.map((group) =>
+    group.turn === null ? (
+      group.rows
+    ) : (
+      <article
+        key={group.key}
+        className="turn"
+        data-testid="turn"
+        data-turn={group.turn}
+        aria-label={`Turn ${group.turn}`}
+      >
+        {group.rows}
+      </article>
+    ),
+  );
+}
+
+function rowClass(row: Row, live: boolean): string {
+  if (row.kind !== "item") return `row row-${row.kind}`;
+  const silent = row.item.kind === "assistant" && isSilent(row.item, live);
+  return silent ? "row row-silent" : `row row-${row.item.kind}`;
+}
+
+/** What stands where the page does not hold more. */
+function EdgeRow({ row, older }: { row: Row; older: OlderState }) {
+  const app = useApp();
+  if (row.kind === "earlier" && row.isStart) return null;
+  const mine = row.kind === "gap" ? "after" : "before";
+  if (older.error !== null && (older.failed === mine || older.failed === "around")) {
+    return <ErrorBanner error={older.error} onRetry={() => app.view.older.retry()} />;
+  }
+  return (
+    <div className="edge" data-testid={row.kind === "gap" ? "gap" : "earlier"} role="status">
+      <span className="edge-bar" aria-hidden="true" />
+      {row.kind === "gap" ? "More turns are loading" : "Earlier turns are loading"}
+      {row.kind === "earlier" && (
+        <button type="button" className="link-button" data-testid="to-start" onClick={() => void app.view.toStart()}>
+          Go to the first turn
+        </button>
+      )}
+    </div>
+  );
+}
