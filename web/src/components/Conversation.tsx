@@ -21,14 +21,17 @@ export function Conversation(props: ConversationProps) {
   return (
     <section className="conversation" aria-label="Conversation">
       <ConversationHeader view={view} {...props} />
-      <Problems view={view} />
       <SessionIdContext value={view.id}>
         {view.phase === "ready" && view.model.turns.length > 0 ? (
-          <TurnList key={view.id} view={view} ref={list} />
+          <>
+            <Problems view={view} />
+            <TurnList key={view.id} view={view} ref={list} />
+          </>
         ) : (
           <div className="turns-frame">
             <div className="turns-scroll" tabIndex={0} role="region" aria-label="Turns">
               <div className="turns still">
+                <Problems view={view} />
                 <NoTurns view={view} />
               </div>
             </div>

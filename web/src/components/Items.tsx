@@ -83,7 +83,7 @@ function UserMessage({ item }: { item: UserItem }) {
 function ContextMessage({ item }: { item: UserItem }) {
   const text = saidIn(item);
   return (
-    <Fold testId="item-user" source="context" title="Context for the model" hint={firstLine(text)}>
+    <Fold testId="item-user" source="context" title="Context for the model" hint={firstLine(text)} eager>
       <CappedText text={text} label="Context for the model" lines={40} as="prose" className="user-text" />
       <Images content={item.content} of="the context" />
     </Fold>
@@ -101,11 +101,13 @@ interface FoldProps {
   testId?: string;
   source?: string;
   kind?: string;
+  /** Whether the content is there before somebody opens it, to be found by a search of the page. */
+  eager?: boolean;
   children: ReactNode;
 }
 
-/** A quiet row whose content is made only when somebody opens it. */
-function Fold({ title, hint, testId, source, kind = "", children }: FoldProps) {
+/** A quiet row that opens. */
+function Fold({ title, hint, testId, source, kind = "", eager = false, children }: FoldProps) {
   const [open, setOpen] = useState(false);
   return (
     <details
@@ -119,7 +121,7 @@ function Fold({ title, hint, testId, source, kind = "", children }: FoldProps) {
         <span className="fold-title">{title}</span>
         <span className="quiet fold-hint">{hint}</span>
       </summary>
-      {open && <div className="fold-body">{children}</div>}
+      {(open || eager) && <div className="fold-body">{children}</div>}
     </details>
   );
 }

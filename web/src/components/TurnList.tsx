@@ -65,7 +65,7 @@ export function TurnList({ view, ref }: TurnListProps) {
   );
   const missed = useMissed(stick.atBottom, arrived);
   useLoading(rows, virtual, older);
-  const sought = useSought(view, rows, virtual);
+  const sought = useSought(view, rows, virtual, stick.leave);
   const jump = useCallback((): void => {
     app.view.older.release();
     stick.jump();
@@ -151,7 +151,12 @@ interface Sought {
 }
 
 /** Brings what a link names into the frame, once it is here. */
-function useSought(view: SessionViewState, rows: readonly Row[], virtual: Virtual): Sought | null {
+function useSought(
+  view: SessionViewState,
+  rows: readonly Row[],
+  virtual: Virtual,
+  leave: () => void,
+): Sought | null {
   const [shown, setShown] = useState<Sought | null>(null);
   const { sought } = view;
   useEffect(() => {
@@ -159,9 +164,10 @@ function useSought(view: SessionViewState, rows: readonly Row[], virtual: Virtua
     const at = rowOf(rows, sought.target);
     const row = rows[at];
     if (row === undefined) return;
+    leave();
     virtual.scrollToIndex(at, { align: row.kind === "head" ? "start" : "center" });
     setShown({ key: row.key, at: sought.at });
-  }, [sought, rows, virtual, shown]);
+  }, [sought, rows, virtual, shown, leave]);
   return sought === null ? null : shown;
 }
 
@@ -188,18 +194,18 @@ function useTurnKeys({ rows, virtual, fold, jump }: KeysInput): (event: Keyboard
   const app = useApp();
   return (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    const here = virtual.range?.startIndex ?? 0;
     const done = (): void => {
       event.preventDefault();
       event.stopPropagation();
     };
     if (event.key === "j" || event.key === "k") {
       done();
-      const to = nextHead(rows, here, event.key === "j" ? 1 : -1, virtual);
-      if (to === null && event.key === "j") jump();
-      else virtual.scrollToIndex(to ?? 0, { align: "start" });
+      const { above, at, below } = headsAround(rows, virtual);
+      const to = event.key === "j" ? below : (above ?? at ?? 0);
+      if (to === null) jump();
+      else virtual.scrollToIndex(to, { align: "start" });
     } else if (event.key === "f") {
-      const row = rows.slice(0, here + 2).findLast((candidate) => candidate.kind === "head");
+      const row = rows[headsAround(rows, virtual).at ?? -1];
       if (row?.kind !== "head") return;
       done();
       fold(row.turn.turn);
@@ -217,15 +223,27 @@ function isTyping(target: EventTarget): boolean {
   return target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 }
 
-/** The head before or behind what is at the top of the frame. */
-function nextHead(rows: readonly Row[], here: number, by: 1 | -1, virtual: Virtual): number | null {
-  const offset = virtual.scrollOffset ?? 0;
-  for (let at = by === 1 ? here : Math.min(here + 1, rows.length - 1); at >= 0 && at < rows.length; at += by) {
-    if (rows[at]?.kind !== "head") continue;
-    const [start] = virtual.getOffsetForIndex(at, "start") ?? [0];
-    if (by === 1 ? start > offset + 4 : start < offset - 4) return at;
+interface HeadsAround {
+  /** The head of the turn at the top of the frame, and those before and behind what is there. */
+  at: number | null;
+  above: number | null;
+  below: number | null;
+}
+
+/** A head within so many pixels of the top counts as being there. */
+const nearTop = 8;
+
+function headsAround(rows: readonly Row[], virtual: Virtual): HeadsAround {
+  const top = virtual.scrollElement?.scrollTop ?? 0;
+  const found: HeadsAround = { at: null, above: null, below: null };
+  for (const [index, row] of rows.entries()) {
+    if (row.kind !== "head") continue;
+    const [start] = virtual.getOffsetForIndex(index, "start") ?? [0];
+    if (start > top + nearTop) return { ...found, below: index };
+    found.at = index;
+    if (start < top - nearTop) found.above = index;
   }
-  return null;
+  return found;
 }
 
 interface GroupsProps {

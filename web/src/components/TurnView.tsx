@@ -35,7 +35,7 @@ export const RowView = memo(function RowView({ row, liveStatus, end, onFold }: R
       );
     case "folded":
       return (
-        <button type="button" className="folded-items" onClick={() => onFold(row.turn.turn)}>
+        <button type="button" className="folded-items" onClick={(event) => unfold(event.currentTarget, () => onFold(row.turn.turn))}>
           <Icon name="chevron" />
           {plural(row.count, "more item")} in this turn
         </button>
@@ -48,6 +48,12 @@ export const RowView = memo(function RowView({ row, liveStatus, end, onFold }: R
       return null;
   }
 });
+
+/** The button goes away with its click; the keys that were meant for the conversation stay there. */
+function unfold(button: HTMLElement, open: () => void): void {
+  button.closest<HTMLElement>(".turns-scroll")?.focus({ preventScroll: true });
+  open();
+}
 
 interface TurnHeaderProps {
   row: Extract<Row, { kind: "head" }>;

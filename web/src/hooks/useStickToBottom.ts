@@ -7,11 +7,18 @@ interface Sticky {
   atBottom: boolean;
   /** Goes to the end and stays there. */
   jump: () => void;
+  /** Says that the reader was taken elsewhere. */
+  leave: () => void;
 }
 
+/** A scroll so soon after a wheel, a touch or a key is the reader's; any other is the list's. */
+const inputMs = 1500;
+const released = ["pointerup", "pointercancel"] as const;
+const inputs = ["wheel", "touchstart", "touchmove", "keydown", "pointerdown"] as const;
+
 /**
- * Follows growing content only while the reader is at its end. Rows that grow are followed by the
- * list itself; this follows a frame that shrinks, and knows whether the reader has gone away.
+ * Follows growing content only while the reader is at its end. `scrollToEnd` goes there over rows
+ * that nobody has measured yet.
  */
 export function useStickToBottom(
   scroller: RefObject<HTMLElement | null>,
@@ -37,6 +44,8 @@ export function useStickToBottom(
     toEnd.current();
   }, [say]);
 
+  const leave = useCallback((): void => say(false), [say]);
+
   // The reader begins at the end.
   useLayoutEffect(() => toEnd.current(), []);
 
@@ -44,23 +53,40 @@ export function useStickToBottom(
     const element = scroller.current;
     if (element === null) return;
     let lastTop = element.scrollTop;
-    const onScroll = (): void => {
+    let lastInput = -inputMs;
+    // Who drags a scroll bar gives one sign at its beginning.
+    let isHeld = false;
+    const onInput = (event: Event): void => {
+      lastInput = event.timeStamp;
+      if (event.type === "pointerdown") isHeld = true;
+    };
+    const onRelease = (event: Event): void => {
+      if (isHeld) lastInput = event.timeStamp;
+      isHeld = false;
+    };
+    const onScroll = (event: Event): void => {
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
+      const isReader = isHeld || event.timeStamp - lastInput < inputMs;
       // Growth alone also changes the distance; only a move upwards means that someone reads.
       if (distance <= slack) say(true);
-      else if (element.scrollTop < lastTop - 1) say(false);
+      else if (isReader && element.scrollTop < lastTop - 1) say(false);
       lastTop = element.scrollTop;
     };
     const frame = new ResizeObserver(() => {
-      if (sticking.current) toEnd.current();
+      if (sticking.current) element.scrollTop = element.scrollHeight;
     });
     frame.observe(element);
+    if (element.firstElementChild !== null) frame.observe(element.firstElementChild);
     element.addEventListener("scroll", onScroll, { passive: true });
+    for (const name of inputs) element.addEventListener(name, onInput, { passive: true });
+    for (const name of released) window.addEventListener(name, onRelease, { passive: true });
     return () => {
       frame.disconnect();
+      for (const name of inputs) element.removeEventListener(name, onInput);
+      for (const name of released) window.removeEventListener(name, onRelease);
       element.removeEventListener("scroll", onScroll);
     };
   }, [scroller, say]);
 
-  return { atBottom, jump };
+  return { atBottom, jump, leave };
 }
