@@ -3,10 +3,10 @@ import { api } from "../api/client";
 import type { Outcome, ToolItem } from "../api/types";
 import { useNow } from "../hooks/useNow";
 import { lastStates } from "../model/ansi";
-import { checkTask, childSession, commandEnd, isCommand, retryTask } from "../model/calls";
+import { checkTask, childSession, commandEnd, isCommand, retryTask, withoutNote } from "../model/calls";
 import { diffsOfCall } from "../model/diff";
 import { duration, shortId } from "../model/format";
-import { callHeadline, prettyJson, textOfContent } from "../model/text";
+import { callHeadline, prettyJson, revealControls, textOfContent } from "../model/text";
 import { ApprovalBox, ApprovalNote, OfferBox } from "./ApprovalBox";
 import { CallActions, OpenSession } from "./CallActions";
 import { CappedText } from "./CappedText";
@@ -37,6 +37,8 @@ interface ToolCardProps {
 export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = false }: ToolCardProps) {
   const asking = live && item.outcome === null && item.approval?.decision === null;
   const state = cardState(item, live, asking);
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const shown = chosen ?? asking;
   const result = textOfContent(item.content.filter((part) => part.type !== "image"));
   const diffs = useMemo(() => diffsOfCall(item.name, item.arguments, result), [item.name, item.arguments, result]);
   const child = childSession(item, result);
@@ -50,11 +52,18 @@ export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = f
       data-state={state}
       aria-label={`Tool call ${item.name}`}
     >
-      <ToolHeader item={item} state={state} />
+      <ToolHeader item={item} state={state} shown={shown} onToggle={hasArguments(item) ? () => setChosen(!shown) : null} />
       {item.outcome === "unknown" && <UnknownNote name={item.name} />}
       {item.outcome === "not_started" && <NotStartedNote name={item.name} />}
       {isNewest && !live && <TakeUp item={item} />}
-      <Arguments item={item} open={asking} />
+      {shown && hasArguments(item) && (
+        <CappedText
+          text={prettyJson(item.arguments)}
+          label={`Arguments of ${item.name}`}
+          lines={40}
+          className="tool-arguments"
+        />
+      )}
       {diffs !== null && <DiffView files={diffs} />}
       {asking && item.approval !== null && (
         <ApprovalBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
@@ -93,12 +102,34 @@ function stateText(state: CardState): string {
   }
 }
 
-function ToolHeader({ item, state }: { item: ToolItem; state: CardState }) {
+function hasArguments(item: ToolItem): boolean {
+  const text = item.arguments.trim();
+  return text !== "" && text !== "{}";
+}
+
+interface ToolHeaderProps {
+  item: ToolItem;
+  state: CardState;
+  shown: boolean;
+  /** Null when there is nothing to be shown. */
+  onToggle: (() => void) | null;
+}
+
+function ToolHeader({ item, state, shown, onToggle }: ToolHeaderProps) {
   const headline = callHeadline(item.arguments);
   return (
     <header className="tool-header">
-      <Icon name="tool" />
-      <span className="tool-name">{item.name}</span>
+      <button
+        type="button"
+        className="disclosure tool-toggle"
+        aria-expanded={shown}
+        disabled={onToggle === null}
+        title={onToggle === null ? "No arguments" : shown ? "Hide the arguments" : "Show the arguments"}
+        onClick={() => onToggle?.()}
+      >
+        <Icon name="chevron" />
+        <span className="tool-name">{item.name}</span>
+      </button>
       <code className="tool-headline" title={headline}>
         {headline}
       </code>
@@ -152,28 +183,6 @@ function TakeUp({ item }: { item: ToolItem }) {
   return <CallActions actions={[{ id: "retry-call", label: "Retry", task: retryTask(item) }]} />;
 }
 
-function Arguments({ item, open }: { item: ToolItem; open: boolean }) {
-  const [chosen, setChosen] = useState<boolean | null>(null);
-  const shown = chosen ?? open;
-  if (item.arguments.trim() === "" || item.arguments.trim() === "{}") return null;
-  return (
-    <div className="tool-arguments">
-      <button
-        type="button"
-        className="disclosure"
-        aria-expanded={shown}
-        onClick={() => setChosen(!shown)}
-      >
-        <Icon name="chevron" />
-        Arguments
-      </button>
-      {shown && (
-        <CappedText text={prettyJson(item.arguments)} label={`Arguments of ${item.name}`} lines={40} />
-      )}
-    </div>
-  );
-}
-
 interface OutputProps {
   item: ToolItem;
   result: string;
@@ -216,7 +225,8 @@ function Result({ item, result, hasDiff }: OutputProps) {
       ? undefined
       : (signal: AbortSignal) => api.blob(session, blob, signal);
   // The difference itself is shown as one; what the tool says before it is enough.
-  const text = hasDiff && !item.isError ? beforeDiff(body) : body;
+  if (hasDiff && !item.isError) return <p className="tool-note">{revealControls(beforeDiff(body))}</p>;
+  const text = item.name === "agent" ? withoutNote(body) : body;
   const hasImage = item.content.some((part) => part.type === "image");
   return (
     <>
@@ -225,7 +235,7 @@ function Result({ item, result, hasDiff }: OutputProps) {
           text={text}
           label={`Result of ${item.name}`}
           className={resultClass(item)}
-          as="terminal"
+          as={item.name === "agent" ? "prose" : "terminal"}
           whole={whole}
         />
       )}

@@ -34,6 +34,12 @@ export function childSession(item: ToolItem, result: string): string | null {
   return ended.exec(result)?.[1] ?? begun.exec(item.output)?.[1] ?? null;
 }
 
+/** What a subagent answered, without the harness's line about its session. */
+export function withoutNote(result: string): string {
+  const match = ended.exec(result);
+  return match === null ? result : result.slice(0, match.index);
+}
+
 const maxQuoted = 2000;
 
 function quoted(item: ToolItem): string {
