@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { AssistantItem, Item, ToolItem, Turn, UserItem } from "../src/api/types";
 import { estimateRow, rowOf, rowsOf, type Row } from "../src/model/rows";
+import type { Place } from "../src/state/route";
 import type { Stretch } from "../src/model/window";
 
 const user = (seq: number, source: UserItem["source"] = "user"): UserItem => ({
@@ -22,9 +23,9 @@ const turn = (number: number, startSeq: number, items: Item[], kind: string | nu
 } as Turn);
 const page = (from: number, to: number, turns: Turn[], cut = false): Stretch => ({ from, to, turns, cut });
 
-const rows = (tail: Stretch, over: { pages?: Stretch[]; gap?: boolean; more?: boolean; running?: boolean; folded?: number[] } = {}): Row[] =>
+const rows = (tail: Stretch, over: { pages?: Stretch[]; gap?: boolean; running?: boolean; folded?: number[] } = {}): Row[] =>
   rowsOf({
-    older: { pages: over.pages ?? [], gap: over.gap ?? false, more: over.more ?? false },
+    older: { pages: over.pages ?? [], gap: over.gap ?? false },
     tail,
     running: over.running ?? false,
     folded: new Set(over.folded),
@@ -35,7 +36,7 @@ describe("rowsOf", () => {
   it("lists heads, items and unusual ends", () => {
     const tail = page(0, 20, [turn(1, 0, [user(1), said(5)]), turn(2, 10, [user(11)], "cancelled")]);
     expect(keys(rows(tail))).toEqual([
-      "earlier", "t1:head", "t1:seq:1", "t1:step:5", "t2:head", "t2:seq:11", "t2:end",
+      "t1:head", "t1:seq:1", "t1:step:5", "t2:head", "t2:seq:11", "t2:end",
     ]);
     expect(rows(page(0, 0, []))).toEqual([]);
   });
@@ -54,8 +55,8 @@ describe("rowsOf", () => {
     const first = page(0, 6, [turn(1, 0, [user(1), said(5)], null)], true);
     const tail = page(6, 10, [turn(1, 0, [said(7)])]);
     const list = rows(tail, { pages: [first] });
-    expect(keys(list)).toEqual(["earlier", "t1:head", "t1:seq:1", "t1:step:5", "t1:step:7"]);
-    expect(list[1]).toMatchObject({ kind: "head", isCut: false, turn: { reason: { kind: "completed" } } });
+    expect(keys(list)).toEqual(["t1:head", "t1:seq:1", "t1:step:5", "t1:step:7"]);
+    expect(list[0]).toMatchObject({ kind: "head", isCut: false, turn: { reason: { kind: "completed" } } });
   });
 
   it("shows a message once that one page has whole and the page before in part", () => {
@@ -65,21 +66,29 @@ describe("rowsOf", () => {
     expect(list).toEqual([...new Set(list)]);
   });
 
-  it("marks what is missing before the tail, and claims no end that it has not seen", () => {
+  it("ends where something is missing, and claims no end of a turn that it has not seen", () => {
     const list = rows(page(50, 60, [turn(6, 50, [user(51)])]), {
       pages: [page(0, 6, [turn(1, 0, [user(1)], null)], true)],
       gap: true,
     });
-    expect(keys(list)).toEqual(["earlier", "t1:head", "t1:seq:1", "gap", "t6:head", "t6:seq:51"]);
-    expect(list[1]).toMatchObject({ isCut: true });
+    expect(keys(list)).toEqual(["t1:head", "t1:seq:1", "gap"]);
+    expect(list[0]).toMatchObject({ isCut: true });
   });
 
   it("keeps keys whatever is put in front", () => {
     const tail = page(10, 20, [turn(2, 10, [user(11), said(15)])]);
-    const alone = keys(rows(tail, { more: true }));
+    const alone = keys(rows(tail));
     const more = keys(rows(tail, { pages: [page(0, 10, [turn(1, 0, [user(1)])])] }));
     expect(more.slice(-3)).toEqual(alone.slice(-3));
     expect(new Set(more).size).toBe(more.length);
+  });
+
+  it("has no head for a turn that began before what is here, so that none changes its place", () => {
+    const tail = page(6, 10, [turn(1, 0, [said(7)])]);
+    expect(keys(rows(tail))).toEqual(["t1:step:7"]);
+    expect(keys(rows(tail, { pages: [page(0, 6, [turn(1, 0, [user(1)], null)], true)] }))).toEqual([
+      "t1:head", "t1:seq:1", "t1:step:7",
+    ]);
   });
 
   it("folds a turn to what was asked and answered, and never hides an unknown outcome", () => {
@@ -95,7 +104,7 @@ describe("rowOf", () => {
     turn(1, 0, [user(1), said(5), tool(5)]),
     turn(2, 10, [user(11), said(15)], "error"),
   ]));
-  const key = (target: { seq: number } | { turn: number }): string | undefined => list[rowOf(list, target)]?.key;
+  const key = (target: Place): string | undefined => list[rowOf(list, target)]?.key;
 
   it("finds turns", () => {
     expect(key({ turn: 2 })).toBe("t2:head");
@@ -103,14 +112,14 @@ describe("rowOf", () => {
   });
 
   it("finds the row that shows an event", () => {
-    expect(key({ seq: 0 })).toBe("t1:head");
-    expect(key({ seq: 1 })).toBe("t1:seq:1");
-    expect(key({ seq: 3 })).toBe("t1:seq:1");
-    expect(key({ seq: 5 })).toBe("t1:step:5");
-    expect(key({ seq: 6 })).toBe("t1:call:5:0");
-    expect(key({ seq: 8 })).toBe("t1:call:5:0");
-    expect(key({ seq: 12 })).toBe("t2:seq:11");
-    expect(key({ seq: 19 })).toBe("t2:end");
+    expect(key({ event: 0 })).toBe("t1:head");
+    expect(key({ event: 1 })).toBe("t1:seq:1");
+    expect(key({ event: 3 })).toBe("t1:seq:1");
+    expect(key({ event: 5 })).toBe("t1:step:5");
+    expect(key({ event: 6 })).toBe("t1:call:5:0");
+    expect(key({ event: 8 })).toBe("t1:call:5:0");
+    expect(key({ event: 12 })).toBe("t2:seq:11");
+    expect(key({ event: 19 })).toBe("t2:end");
   });
 });
 

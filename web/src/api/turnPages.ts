@@ -1,13 +1,11 @@
 /** Reading a conversation in pages. This is the only module that knows how the server cuts it. */
 
 import type { Stretch } from "../model/window";
+import type { Place } from "../state/route";
 import { api, type TurnsPlace } from "./client";
 import type { TurnsResponse } from "./types";
 
 export type TurnPage = TurnsResponse & Stretch;
-
-/** An event, or the beginning of a turn. */
-export type Target = { seq: number } | { turn: number };
 
 /** About how many items a page has: a few screens. */
 const limit = 80;
@@ -23,11 +21,11 @@ export const turnPages = {
 
   oldest: (id: string, signal?: AbortSignal) => read(id, { from: 0 }, signal),
 
-  /** A page that a target is in. Without turns when the session has no such thing. */
-  async around(id: string, target: Target, signal?: AbortSignal): Promise<TurnPage> {
-    const query = "seq" in target ? { around: target.seq } : { turn: target.turn };
+  /** A page that a place is in. Without turns when the session has no such thing. */
+  async around(id: string, place: Place, signal?: AbortSignal): Promise<TurnPage> {
+    const query = "event" in place ? { around: place.event } : { turn: place.turn };
     const page = await read(id, query, signal);
-    return hasTarget(page, target) ? page : { ...page, turns: [] };
+    return hasPlace(page, place) ? page : { ...page, turns: [] };
   },
 };
 
@@ -35,7 +33,7 @@ async function read(id: string, place: TurnsPlace, signal?: AbortSignal): Promis
   return api.turns(id, signal, { ...place, limit });
 }
 
-function hasTarget(page: TurnPage, target: Target): boolean {
-  if ("turn" in target) return page.turns.some((turn) => turn.turn === target.turn);
-  return page.from <= target.seq && target.seq < page.to;
+function hasPlace(page: TurnPage, place: Place): boolean {
+  if ("turn" in place) return page.turns.some((turn) => turn.turn === place.turn);
+  return page.from <= place.event && place.event < page.to;
 }

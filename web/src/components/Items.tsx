@@ -257,7 +257,7 @@ function Compaction({ item }: { item: CompactionItem }) {
           type="button"
           className="link-button"
           data-testid="originals"
-          onClick={() => void app.view.seek({ seq: replaces.fromSeq })}
+          onClick={() => void app.view.seek({ event: replaces.fromSeq })}
         >
           Go to the originals
         </button>
@@ -273,7 +273,7 @@ function Head({ item }: { item: HeadItem }) {
       <div className="seam-line">
         <span className="seam-title">
           {item.reason === "rewind" ? "Went back" : "Went forward again"} to{" "}
-          <button type="button" className="link-button" onClick={() => void app.view.seek({ seq: item.toSeq })}>
+          <button type="button" className="link-button" onClick={() => void app.view.seek({ event: item.toSeq })}>
             event {item.toSeq}
           </button>
         </span>

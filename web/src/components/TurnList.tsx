@@ -32,6 +32,9 @@ interface TurnListProps {
 
 type Virtual = Virtualizer<HTMLDivElement, HTMLDivElement>;
 
+/** The room above the first row while there is more before it, in pixels. */
+const edgeHeight = 48;
+
 /** Rows beyond the frame that exist already, so that a wheel's turn finds them. */
 const overscan = 10;
 
@@ -46,22 +49,28 @@ export function TurnList({ view, ref }: TurnListProps) {
     [older, turns, from, viewSeq, running, folded],
   );
   const scroller = useRef<HTMLDivElement>(null);
+  const follows = useRef(true);
   const virtual: Virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
     estimateSize: useCallback((at: number) => estimateOf(rows[at]), [rows]),
     getItemKey: useCallback((at: number) => rows[at]?.key ?? at, [rows]),
     overscan,
-    paddingStart: 10,
+    paddingStart: older.more ? edgeHeight : 10,
     paddingEnd: 24,
     anchorTo: "end",
-    followOnAppend: true,
-    scrollEndThreshold: slack,
+    // The end of an older stretch is an end that nobody wants to be kept at.
+    followOnAppend: follows.current,
+    scrollEndThreshold: follows.current ? slack : -1,
   });
   const stick = useStickToBottom(
     scroller,
     () => virtual.scrollToEnd(),
-    (atBottom) => app.view.atEnd(atBottom),
+    !older.gap,
+    (atBottom) => {
+      follows.current = atBottom;
+      app.view.atEnd(atBottom);
+    },
   );
   const missed = useMissed(stick.atBottom, arrived);
   useLoading(rows, virtual, older);
@@ -86,6 +95,7 @@ export function TurnList({ view, ref }: TurnListProps) {
         onKeyDown={onKeyDown}
       >
         <div className="turns" style={{ height: virtual.getTotalSize() }}>
+          {older.more && <Earlier older={older} />}
           <div className="turns-window" style={{ transform: `translateY(${virtual.getVirtualItems()[0]?.start ?? 0}px)` }}>
             <Groups view={view} rows={rows} virtual={virtual} sought={sought} older={older} onFold={fold} />
           </div>
@@ -131,18 +141,14 @@ function useLoading(rows: readonly Row[], virtual: Virtual, older: OlderState): 
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
-  const top = virtual.range?.startIndex ?? 0;
   useEffect(() => {
     if (older.failed !== null || older.loading !== null) return;
-    const gap = older.gap ? rows.findIndex((row) => row.kind === "gap") : -1;
-    if (gap >= 0 && gap >= first && gap <= last) {
-      // Whoever reads behind the gap goes up from there, and not down from the pages above it.
-      if (top >= gap) app.view.older.release();
-      else void app.view.older.loadAfter();
-    } else if (first <= 2 && older.more) {
+    if (older.gap && last >= rows.length - 1 - overscan / 2) {
+      void app.view.older.loadAfter();
+    } else if (first <= overscan / 2 && older.more) {
       void app.view.older.loadBefore();
     }
-  }, [app, rows, older, first, last, top]);
+  }, [app, rows, older, first, last]);
 }
 
 interface Sought {
@@ -161,7 +167,7 @@ function useSought(
   const { sought } = view;
   useEffect(() => {
     if (sought === null || sought.found !== true || shown?.at === sought.at) return;
-    const at = rowOf(rows, sought.target);
+    const at = rowOf(rows, sought.place);
     const row = rows[at];
     if (row === undefined) return;
     leave();
@@ -174,7 +180,7 @@ function useSought(
 function SoughtNote({ view }: { view: SessionViewState }) {
   const { sought } = view;
   if (sought === null || sought.found !== false) return null;
-  const what = "seq" in sought.target ? `event ${sought.target.seq}` : `turn ${sought.target.turn}`;
+  const what = "event" in sought.place ? `event ${sought.place.event}` : `turn ${sought.place.turn}`;
   return (
     <p className="sought-note" role="status" data-testid="sought-missing">
       This session has no {what}.
@@ -276,7 +282,7 @@ function Groups({ view, rows, virtual, sought, older, onFold }: GroupsProps) {
         data-sought={sought?.key === row.key || undefined}
       >
         {turn === null ? (
-          <EdgeRow row={row} older={older} />
+          <Gap older={older} />
         ) : (
           <RowView row={row} liveStatus={liveStatus} end={end} onFold={onFold} />
         )}
@@ -309,23 +315,37 @@ function rowClass(row: Row, live: boolean): string {
   return silent ? "row row-silent" : `row row-${row.item.kind}`;
 }
 
-/** What stands where the page does not hold more. */
-function EdgeRow({ row, older }: { row: Row; older: OlderState }) {
+/** What stands above the first row while there is more before it. */
+function Earlier({ older }: { older: OlderState }) {
   const app = useApp();
-  if (row.kind === "earlier" && row.isStart) return null;
-  const mine = row.kind === "gap" ? "after" : "before";
-  if (older.error !== null && (older.failed === mine || older.failed === "around")) {
+  if (older.error !== null && older.failed !== "after") {
+    return (
+      <div className="edge-place">
+        <ErrorBanner error={older.error} onRetry={() => app.view.older.retry()} />
+      </div>
+    );
+  }
+  return (
+    <div className="edge edge-place" data-testid="earlier" role="status">
+      <span className="edge-bar" aria-hidden="true" />
+      Earlier turns are loading
+      <button type="button" className="link-button" data-testid="to-start" onClick={() => void app.view.toStart()}>
+        Go to the first turn
+      </button>
+    </div>
+  );
+}
+
+/** What stands below the last row of an older stretch. */
+function Gap({ older }: { older: OlderState }) {
+  const app = useApp();
+  if (older.error !== null && older.failed === "after") {
     return <ErrorBanner error={older.error} onRetry={() => app.view.older.retry()} />;
   }
   return (
-    <div className="edge" data-testid={row.kind === "gap" ? "gap" : "earlier"} role="status">
+    <div className="edge" data-testid="gap" role="status">
       <span className="edge-bar" aria-hidden="true" />
-      {row.kind === "gap" ? "More turns are loading" : "Earlier turns are loading"}
-      {row.kind === "earlier" && (
-        <button type="button" className="link-button" data-testid="to-start" onClick={() => void app.view.toStart()}>
-          Go to the first turn
-        </button>
-      )}
+      More turns are loading
     </div>
   );
 }

@@ -4,9 +4,11 @@ import { sentence } from "../api/problem";
 import { clock, compactNumber, dateTime, duration, plural, shortId, tokens } from "../model/format";
 import type { Row } from "../model/rows";
 import { revealProse } from "../model/text";
+import { hashOf } from "../state/route";
 import { Icon } from "./Icon";
 import { Status } from "./Feedback";
 import { ItemView, Thinking } from "./Items";
+import { useSessionId } from "./SessionIdContext";
 
 /** What comes after a turn: other turns, nothing yet, or what cannot be read any more. */
 export type TurnEnding = "earlier" | "last" | "damaged";
@@ -63,6 +65,7 @@ interface TurnHeaderProps {
 
 function TurnHeader({ row, liveStatus, onFold }: TurnHeaderProps) {
   const { turn, folded, isCut } = row;
+  const session = useSessionId();
   const status = liveStatus ?? turn.reason?.kind ?? "interrupted";
   const took = turn.endedAt === null ? null : duration(turn.endedAt - turn.startedAt);
   return (
@@ -82,9 +85,13 @@ function TurnHeader({ row, liveStatus, onFold }: TurnHeaderProps) {
       </h3>
       {!isCut && <Status status={status} />}
       <span className="turn-facts">
-        <time dateTime={new Date(turn.startedAt).toISOString()} title={dateTime(turn.startedAt)}>
-          {clock(turn.startedAt)}
-        </time>
+        <a
+          className="turn-link"
+          href={hashOf(session, { turn: turn.turn })}
+          title={`${dateTime(turn.startedAt)}. Link to this turn`}
+        >
+          <time dateTime={new Date(turn.startedAt).toISOString()}>{clock(turn.startedAt)}</time>
+        </a>
         {took !== null && <span>{took}</span>}
         <TurnUsage turn={turn} />
         <span className="turn-run" title={`Run ${turn.runId}`}>

@@ -23,6 +23,8 @@ const inputs = ["wheel", "touchstart", "touchmove", "keydown", "pointerdown"] as
 export function useStickToBottom(
   scroller: RefObject<HTMLElement | null>,
   scrollToEnd: () => void,
+  /** Whether the end of what is there is the end. */
+  isWhole: boolean,
   onChange: (atBottom: boolean) => void,
 ): Sticky {
   const sticking = useRef(true);
@@ -31,6 +33,9 @@ export function useStickToBottom(
   told.current = onChange;
   const toEnd = useRef(scrollToEnd);
   toEnd.current = scrollToEnd;
+
+  const whole = useRef(isWhole);
+  whole.current = isWhole;
 
   const say = useCallback((value: boolean): void => {
     if (sticking.current === value) return;
@@ -68,7 +73,7 @@ export function useStickToBottom(
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
       const isReader = isHeld || event.timeStamp - lastInput < inputMs;
       // Growth alone also changes the distance; only a move upwards means that someone reads.
-      if (distance <= slack) say(true);
+      if (distance <= slack && whole.current) say(true);
       else if (isReader && element.scrollTop < lastTop - 1) say(false);
       lastTop = element.scrollTop;
     };

@@ -1,10 +1,10 @@
 /** The conversation as a list of rows, so that only those near the reader are on the page. */
 
 import type { Item, Turn } from "../api/types";
+import type { Place } from "../state/route";
 import type { Older, Stretch } from "./window";
 
 export type Row =
-  | { kind: "earlier"; key: string; isStart: boolean }
   | { kind: "gap"; key: string }
   | { kind: "head"; key: string; turn: Turn; folded: boolean; isCut: boolean }
   | { kind: "item"; key: string; turn: Turn; item: Item }
@@ -13,30 +13,30 @@ export type Row =
   | { kind: "end"; key: string; turn: Turn };
 
 export interface RowsInput {
-  older: Older & { more: boolean };
+  older: Older;
   tail: Stretch;
   running: boolean;
   folded: ReadonlySet<number>;
 }
 
-/** Keys stay with what they stand for, whatever comes before it. */
+/**
+ * Keys stay with what they stand for, whatever comes before it. What is behind a gap is not listed:
+ * nobody could scroll into it without passing over what is missing.
+ */
 export function rowsOf({ older, tail, running, folded }: RowsInput): Row[] {
   const rows: Row[] = [];
-  const pages = [...older.pages, tail];
-  if (pages.some((page) => page.turns.length > 0)) {
-    rows.push({ kind: "earlier", key: "earlier", isStart: !older.more });
-  }
-  const heads = headsOf(pages);
+  const pages = older.gap ? older.pages : [...older.pages, tail];
+  const heads = headsOf([...older.pages, tail]);
   for (const [at, page] of pages.entries()) {
-    const isTorn = page === tail && older.gap;
-    if (isTorn) rows.push({ kind: "gap", key: "gap" });
-    const previous = isTorn ? undefined : pages[at - 1];
-    const goesOn = page.cut && !(older.gap && at === pages.length - 2) ? pages[at + 1] : undefined;
-    for (const [place, turn] of page.turns.entries()) {
-      const isLast = place === page.turns.length - 1;
+    const previous = pages[at - 1];
+    const goesOn = page.cut ? pages[at + 1] : undefined;
+    for (const [index, turn] of page.turns.entries()) {
+      const isLast = index === page.turns.length - 1;
       pushTurn(rows, turn, {
         head: heads.get(turn.turn) ?? { turn, isCut: false },
-        wasBegun: place === 0 && previous?.turns.at(-1)?.turn === turn.turn,
+        // Its head stands above, or comes when that is read: a row never changes its place.
+        wasBegun:
+          index === 0 && (turn.startSeq < page.from || previous?.turns.at(-1)?.turn === turn.turn),
         rest: isLast ? goesOn?.turns[0] : undefined,
         isCut: isLast && page.cut,
         live: isLast && page === tail && running && turn.reason === null,
@@ -44,6 +44,7 @@ export function rowsOf({ older, tail, running, folded }: RowsInput): Row[] {
       });
     }
   }
+  if (older.gap) rows.push({ kind: "gap", key: "gap" });
   return rows;
 }
 
@@ -66,7 +67,7 @@ function headsOf(pages: readonly Stretch[]): Map<number, Head> {
 
 interface TurnContext {
   head: Head;
-  /** The part of the turn before this one stands right above, with its head. */
+  /** The part of the turn before this one has its head. */
   wasBegun: boolean;
   /** What stands right behind this part. */
   rest: Turn | undefined;
@@ -147,19 +148,19 @@ function estimateItem(item: Item): number {
 }
 
 /** The row that an event or a turn is shown at. */
-export function rowOf(rows: readonly Row[], target: { turn: number } | { seq: number }): number {
-  if ("turn" in target) {
-    return rows.findIndex((row) => row.kind === "head" && row.turn.turn === target.turn);
+export function rowOf(rows: readonly Row[], place: Place): number {
+  if ("turn" in place) {
+    return rows.findIndex((row) => row.kind === "head" && row.turn.turn === place.turn);
   }
   let found = -1;
   for (let at = 0; at < rows.length; at++) {
     const row = rows[at];
     if (row === undefined || !("turn" in row)) continue;
-    if (row.turn.startSeq > target.seq) break;
+    if (row.turn.startSeq > place.event) break;
     if (row.kind === "head") found = at;
-    else if (row.kind === "item" && row.item.seq <= target.seq) found = at;
-    if (row.kind === "item" && ownsEvent(row.item, target.seq)) return at;
-    if (row.kind === "end" && row.turn.endSeq === target.seq) return at;
+    else if (row.kind === "item" && row.item.seq <= place.event) found = at;
+    if (row.kind === "item" && ownsEvent(row.item, place.event)) return at;
+    if (row.kind === "end" && row.turn.endSeq === place.event) return at;
   }
   return found;
 }

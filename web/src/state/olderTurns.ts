@@ -1,6 +1,7 @@
 import { toHuman, type HumanError } from "../api/problem";
-import { turnPages, type Target, type TurnPage } from "../api/turnPages";
+import { turnPages, type TurnPage } from "../api/turnPages";
 import { before, noOlder, trimPages, type Older, type Stretch } from "../model/window";
+import type { Place } from "./route";
 import { Store } from "./store";
 
 export type Direction = "before" | "after" | "around";
@@ -26,7 +27,7 @@ export class OlderTurns {
   #tail = 0;
   #id: string | null = null;
   #abort = new AbortController();
-  #target: Target | "oldest" | null = null;
+  #place: Place | "oldest" | null = null;
 
   /** Begins with nothing before the tail, whose first event is `tail`. */
   reset(id: string | null, tail: number): void {
@@ -34,7 +35,7 @@ export class OlderTurns {
     this.#abort = new AbortController();
     this.#id = id;
     this.#tail = tail;
-    this.#target = null;
+    this.#place = null;
     this.state.set({ ...empty, more: tail > 0 });
   }
 
@@ -82,13 +83,13 @@ export class OlderTurns {
   }
 
   /** Goes to where something is. Returns whether the session has it. */
-  async goTo(target: Target | "oldest"): Promise<boolean> {
+  async goTo(place: Place | "oldest"): Promise<boolean> {
     this.#abort.abort();
     this.#abort = new AbortController();
-    this.#target = target;
+    this.#place = place;
     let found = false;
     await this.#load("around", async (id, signal) => {
-      const page = await (target === "oldest" ? turnPages.oldest(id, signal) : turnPages.around(id, target, signal));
+      const page = await (place === "oldest" ? turnPages.oldest(id, signal) : turnPages.around(id, place, signal));
       found = page.turns.length > 0;
       return () => (found ? this.#arrive(page) : {});
     });
@@ -99,7 +100,7 @@ export class OlderTurns {
     const { failed } = this.state.get();
     if (failed === "before") void this.loadBefore();
     else if (failed === "after") void this.loadAfter();
-    else if (failed === "around" && this.#target !== null) void this.goTo(this.#target);
+    else if (failed === "around" && this.#place !== null) void this.goTo(this.#place);
   }
 
   #arrive(page: TurnPage): Partial<OlderState> {

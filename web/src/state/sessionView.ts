@@ -1,6 +1,6 @@
 import { api } from "../api/client";
 import { ApiError, toHuman, type HumanError } from "../api/problem";
-import { turnPages, type Target, type TurnPage } from "../api/turnPages";
+import { turnPages, type TurnPage } from "../api/turnPages";
 import type { Damage, Summary, ViewMessage } from "../api/types";
 import { applyView, emptyModel, fromSnapshot, type ReadModel } from "../model/patch";
 import { budget, holds, trimTail } from "../model/window";
@@ -8,6 +8,7 @@ import { Follower, type ConnectionState } from "../sse/follower";
 import { LogStore } from "./logStore";
 import { OlderTurns } from "./olderTurns";
 import { probe } from "./probe";
+import type { Place } from "./route";
 import { Store } from "./store";
 
 export interface SessionViewState {
@@ -22,7 +23,7 @@ export interface SessionViewState {
   followError: HumanError | null;
   log: LogStore | null;
   /** What the reader was sent to, by a link or a jump; `at` tells one request from the next. */
-  sought: { target: Target; at: number; found: boolean | null } | null;
+  sought: { place: Place; at: number; found: boolean | null } | null;
 }
 
 const nothing: SessionViewState = {
@@ -53,6 +54,7 @@ export class SessionView {
   #model: ReadModel = emptyModel;
   #flush: ReturnType<typeof setTimeout> | undefined;
   #sought = 0;
+  #wanted: { id: string | null; place: Place } | null = null;
   /** While the reader is elsewhere nothing is cut away behind what is being read. */
   #atEnd = true;
 
@@ -84,16 +86,23 @@ export class SessionView {
     }
   }
 
+  /** Seeks as soon as the session is on the screen. */
+  seekOnceOpen(id: string | null, place: Place): void {
+    const state = this.state.get();
+    if (state.id === id && state.phase === "ready") void this.seek(place);
+    else this.#wanted = { id, place };
+  }
+
   /** Brings an event or a turn into what the page holds, and says that it is sought. */
-  async seek(target: Target): Promise<void> {
+  async seek(place: Place): Promise<void> {
     if (this.state.get().phase !== "ready") return;
     this.#sought += 1;
     const at = this.#sought;
-    const isHere = this.#holds(target);
-    this.state.patch({ sought: { target, at, found: isHere ? true : null } });
+    const isHere = this.#holds(place);
+    this.state.patch({ sought: { place, at, found: isHere ? true : null } });
     if (isHere) return;
-    const found = await this.older.goTo(target);
-    if (this.state.get().sought?.at === at) this.state.patch({ sought: { target, at, found } });
+    const found = await this.older.goTo(place);
+    if (this.state.get().sought?.at === at) this.state.patch({ sought: { place, at, found } });
   }
 
   /** Goes to the first turn. */
@@ -105,21 +114,19 @@ export class SessionView {
     if (start !== undefined) await this.seek({ turn: start.turn });
   }
 
-  #holds(target: Target): boolean {
+  #holds(place: Place): boolean {
     const { pages } = this.older.state.get();
     const { from, turns, viewSeq } = this.#model;
     const here = [...pages, { from, to: viewSeq + 1, turns }];
-    if ("seq" in target) return here.some((page) => holds(page, target.seq));
+    if ("event" in place) return here.some((page) => holds(page, place.event));
     return here.some((page) =>
-      page.turns.some((turn) => turn.turn === target.turn && turn.startSeq >= page.from),
+      page.turns.some((turn) => turn.turn === place.turn && turn.startSeq >= page.from),
     );
   }
 
   /** Says whether the reader is at the end, where the page may let go of what is far above. */
   atEnd(atEnd: boolean): void {
     this.#atEnd = atEnd;
-    if (atEnd && !this.older.state.get().gap) return;
-    if (atEnd) this.older.release();
   }
 
   reload(): void {
@@ -152,6 +159,7 @@ export class SessionView {
     this.state.get().log?.close();
     clearTimeout(this.#flush);
     this.#flush = undefined;
+    this.#atEnd = true;
     this.#model = emptyModel;
     this.older.reset(null, 0);
   }
@@ -192,6 +200,9 @@ export class SessionView {
     });
     this.#follower = follower;
     void follower.run();
+    const wanted = this.#wanted;
+    this.#wanted = null;
+    if (wanted?.id === id) void this.seek(wanted.place);
   }
 
   #apply(view: ViewMessage): void {
