@@ -63,6 +63,10 @@ export function TurnList({ view, ref }: TurnListProps) {
     followOnAppend: follows.current,
     scrollEndThreshold: follows.current ? slack : -1,
   });
+  // What is wholly above the reader may not move what is being read, whichever way he goes. The
+  // element knows where he is; the list learns it a moment later.
+  virtual.shouldAdjustScrollPositionOnItemSizeChange = (item, _delta, list) =>
+    item.end <= (list.scrollElement?.scrollTop ?? 0) + 1;
   const stick = useStickToBottom(
     scroller,
     () => virtual.scrollToEnd(),
