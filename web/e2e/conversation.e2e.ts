@@ -36,7 +36,7 @@ const answer = [
 ].join("\n");
 
 /** One of everything that a conversation can show. */
-export function everything(place: Place): Log {
+function everything(place: Place): Log {
   const log = new Log(place);
   const picture_ = log.blob(png);
   log.open("", [

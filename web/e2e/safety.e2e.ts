@@ -103,6 +103,7 @@ test("a line of ten megabytes is shown in windows, and hangs nothing", async ({ 
   await expect(frame).toContainText("the end");
   expect(await onPage()).toBeLessThan(330_000);
   await expect(page.locator(".turns")).toContainText("The rest of this very long reply");
+  expect(await app.turn(1).getByTestId("item-assistant").last().evaluate((said) => said.textContent?.length ?? 0)).toBeLessThan(25_000);
   await picture(page, "ten-megabytes");
 });
 

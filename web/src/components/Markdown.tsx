@@ -2,6 +2,7 @@ import { isValidElement, memo, useMemo, type ReactNode } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import { hostOf, revealProse, safeUrl, splitMarkdown } from "../model/text";
+import { CappedText } from "./CappedText";
 import { CodeBlock } from "./CodeBlock";
 import { Icon } from "./Icon";
 
@@ -103,7 +104,9 @@ interface BlockProps {
 }
 
 const Block = memo(function Block({ text, growing }: BlockProps) {
-  if (!isFence(text) && !isProse(text)) return <p className="unformatted">{text}</p>;
+  if (!isFence(text) && !isProse(text)) {
+    return <CappedText text={text} label="Unformatted text" lines={40} chars={8000} as="prose" className="unformatted" />;
+  }
   return (
     <ReactMarkdown remarkPlugins={plugins} components={growing ? growingComponents : settledComponents}>
       {text}
