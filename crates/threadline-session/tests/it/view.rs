@@ -110,7 +110,7 @@ fn turns_with_a_repeated_number_are_shown_apart() {
     log.open_turn("one").answer("1");
     let again = log.events[0].clone();
     let next = log.state.next_seq();
-    log.push_event(threadline_session::Event { seq: next, ..again });
+    log.push_event(Event { seq: next, ..again });
     log.user("two");
     let (view, _) = shown(&log);
     let numbers: Vec<_> = view
