@@ -42,11 +42,13 @@ test("hostile text from a tool and a model is shown and does nothing", async ({ 
     return {
       foreign: all.filter((element) => /^(script|iframe|object|embed|img|form\[action\])$/i.test(element.tagName)).map((e) => e.outerHTML),
       handlers: all.flatMap((element) => element.getAttributeNames().filter((name) => name.startsWith("on"))),
-      links: [...document.querySelectorAll("a[href]")].map((link) => ({
+      // The page's own links to its turns have a class that no text can give itself.
+      links: [...document.querySelectorAll("a[href]:not(.turn-link)")].map((link) => ({
         href: link.getAttribute("href"),
         rel: link.getAttribute("rel"),
       })),
       // What a person may copy from a tool's output into a terminal holds no orders for it.
+      hidden: /[\u200b\u202a-\u202e\u2066-\u2069]/.test(document.querySelector(".turns")?.textContent ?? ""),
       escapes: [...document.querySelectorAll<HTMLElement>(".tool-card")].some((card) =>
         /[\u001b\u0007\u0000\u009b]/.test(card.innerText),
       ),
@@ -62,6 +64,9 @@ test("hostile text from a tool and a model is shown and does nothing", async ({ 
     expect(rel).toContain("noreferrer");
   }
   expect(found.escapes).toBe(false);
+  expect(found.hidden).toBe(false);
+  await expect(app.turn(1).getByTestId("item-assistant").last()).toContainText("user\\u202egnp.exe\\u202c zero\\u200bwidth");
+  await expect(app.turn(1).getByRole("link", { name: "Image: pixel" })).toContainText("(example.com)");
   await picture(page, "hostile");
 
   // The same from the snapshot, in the list, in the log and in the debug panel.
@@ -75,6 +80,31 @@ test("hostile text from a tool and a model is shown and does nothing", async ({ 
   await app.byId("debug-step").last().getByRole("button").first().click();
   await expect(app.byId("debug-step").last()).toContainText("alert");
   await expect(page).toHaveTitle(/Threadline/);
+});
+
+test("a line of ten megabytes is shown in windows, and hangs nothing", async ({ strict, strictApp: app, page }) => {
+  const command = "head -c 10000000 /dev/zero | tr '\\0' x; echo; echo the end";
+  await strict.script(
+    { when: { user: "print" }, steps: [{ toolCall: { id: "call_1", name: "shell", arguments: { command } } }] },
+    { steps: [{ text: `One line: ${"y".repeat(300_000)}` }] },
+  );
+  await app.send("print it", { approval: "never" });
+  await app.ended(1);
+  const card = app.card("call_1");
+  const onPage = (): Promise<number> => page.evaluate(() => document.body.textContent?.length ?? 0);
+  expect(await onPage()).toBeLessThan(300_000);
+  await card.getByRole("button", { name: "Show all of the output" }).click();
+  await expect(card.getByTestId("viewer")).toHaveAttribute("data-phase", "ready");
+  await expect(card).toContainText("9.5 MiB");
+  const frame = card.locator(".viewer-scroll");
+  await expect(frame).toContainText("xxxxxxxxxx");
+  expect(await frame.locator(".viewer-row").count()).toBeLessThan(100);
+  await frame.evaluate((element) => element.scrollTo(0, element.scrollHeight));
+  await expect(frame).toContainText("the end");
+  expect(await onPage()).toBeLessThan(330_000);
+  await expect(page.locator(".turns")).toContainText("The rest of this very long reply");
+  expect(await app.turn(1).getByTestId("item-assistant").last().evaluate((said) => said.textContent?.length ?? 0)).toBeLessThan(25_000);
+  await picture(page, "ten-megabytes");
 });
 
 test("an approval shows what would really run", async ({ strict, strictApp: app }) => {

@@ -50,6 +50,7 @@ const tool = (id: string): ToolItem => ({
   outcome: null,
   isError: false,
   content: [],
+  full: null,
   output: "",
   synthetic: false,
   approval: null,
@@ -76,17 +77,7 @@ describe("applyView", () => {
   });
 
   it("ignores what the snapshot already contains", () => {
-    const state = fromSnapshot({
-      turns: [],
-      lastSeq: 9,
-      running: false,
-      status: "idle",
-      damage: null,
-      from: 0,
-      to: 10,
-      atEnd: true,
-      cut: false,
-    });
+    const state = fromSnapshot({ turns: [], from: 0, lastSeq: 9, running: false, status: "idle" });
     expect(applyView(state, { seq: 9, patches: [{ op: "turn", turn: head(1) }] })).toBe(state);
   });
 });
@@ -115,6 +106,22 @@ describe("item", () => {
     );
     expect(items(state).map((item) => item.id)).toEqual(["a", "t"]);
     expect(items(state)[0]).toMatchObject({ streaming: false });
+  });
+
+  it("passes over what lies before the part that is here", () => {
+    const snapshot = { turns: [{ ...head(7), startSeq: 3, items: [] }], from: 40, lastSeq: 60 };
+    const state = fromSnapshot({ ...snapshot, running: true, status: "running" });
+    const next = applyView(state, {
+      seq: 61,
+      patches: [
+        { op: "turn", turn: { ...head(6), startSeq: 1 } },
+        { op: "item", turn: 7, item: { ...tool("old"), seq: 39 } },
+        { op: "item", turn: 7, item: { ...tool("new"), seq: 61 } },
+      ],
+    });
+    expect(next.turns.map((turn) => turn.turn)).toEqual([7]);
+    expect(items(next, 7).map((item) => item.id)).toEqual(["new"]);
+    expect(next.arrived).toBe(1);
   });
 
   it("leaves other turns untouched, so they need no new rendering", () => {

@@ -54,6 +54,7 @@ const call: ToolItem = {
   outcome: "ok",
   isError: false,
   content: [{ type: "text", text: "<b>out</b>" }],
+  full: null,
   output: "",
   synthetic: false,
   approval: null,
@@ -61,6 +62,30 @@ const call: ToolItem = {
 
 const card = (over: Partial<ToolItem>, live = false): string =>
   renderToStaticMarkup(<ToolCard item={{ ...call, ...over }} runId="r" live={live} />);
+
+describe("what links say", () => {
+  it("names the host that a link really leads to", () => {
+    expect(markdown("[https://good.example/login](https://evil.example/x)")).toContain("(evil.example)");
+    expect(markdown("[evil.example.good.example](https://evil.example/x)")).toContain("(evil.example)");
+    expect(markdown("[https://good.example](https://good.example@evil.example/)")).toContain("(evil.example)");
+    expect(markdown("<https://good.example/a>")).not.toContain("(good.example)");
+  });
+});
+
+describe("what nobody can see", () => {
+  it("is spelled out in what a model says, code included", () => {
+    const html = markdown("a\u202eb `c\u200bd`\n\n```\ne\u2066f\n```");
+    expect(html).not.toMatch(/[\u202e\u200b\u2066]/);
+    for (const name of ["\\u202e", "\\u200b", "\\u2066"]) expect(html).toContain(name);
+  });
+});
+
+describe("a block that is set against its reader", () => {
+  it("is shown as plain text", () => {
+    const html = markdown("*a".repeat(20_000));
+    expect(html).toContain("unformatted");
+  });
+});
 
 describe("ToolCard", () => {
   it("tells the two kinds of interrupted calls apart in words", () => {
@@ -77,6 +102,25 @@ describe("ToolCard", () => {
     expect(html).toContain("&lt;b&gt;out&lt;/b&gt;");
     expect(html).toContain('data-call-id="call_1"');
     expect(html).toContain('data-outcome="ok"');
+  });
+
+  it("shows colours, and spells out every other control of a terminal", () => {
+    const text = "\\x1b[31mred\\x1b[0m \u001b[1;32mgreen\u001b[m \u001b]8;;javascript:x\u0007link \u001b[2J\n[exit code 3]";
+    const html = card({ content: [{ type: "text", text }] });
+    expect(html).toContain('<span class="ansi-1">red</span>');
+    expect(html).toContain('<span class="ansi-2 ansi-bold">green</span>');
+    expect(html).not.toMatch(/[\u001b\u0007]/);
+    expect(html).toContain("\\u001b]8;;javascript:x\\u0007link");
+    expect(html).toContain("exit code 3");
+  });
+
+  it("shows an edit as what was taken away and what was put there", () => {
+    const result = "replaced 1 time in `a.txt`\n--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+<b>2</b>";
+    const html = card({ name: "edit", arguments: "{}", content: [{ type: "text", text: result }] });
+    expect(html).toContain('data-kind="del"');
+    expect(html).toContain("removed: ");
+    expect(html).toContain("&lt;b&gt;2&lt;/b&gt;");
+    expect(html).toContain("replaced 1 time");
   });
 
   const asked = { approvalId: "a", reason: "deletes files", decision: null, by: null };

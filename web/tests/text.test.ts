@@ -4,10 +4,9 @@ import {
   capText,
   prettyJson,
   revealControls,
+  revealProse,
   safeUrl,
   splitMarkdown,
-  stripAnsi,
-  terminalText,
   textOfContent,
 } from "../src/model/text";
 
@@ -25,14 +24,12 @@ describe("hostile text", () => {
     expect(revealControls("tab\tand\nline stay, gr\u00fc\u00df too")).toBe("tab\tand\nline stay, gr\u00fc\u00df too");
   });
 
-  it("strips terminal control sequences", () => {
-    expect(stripAnsi("\u001b[1;31mred\u001b[0m \u001b]0;title\u0007x\u001b[2K")).toBe("red x");
-    expect(stripAnsi("plain")).toBe("plain");
-  });
-
-  it("keeps the last state of a line that was overwritten", () => {
-    expect(terminalText("10%\r50%\r100%\r\nnext\r\n")).toBe("100%\nnext\n");
-    expect(terminalText("working\r")).toBe("working");
+  it("shows what hides in prose, and leaves what scripts and emoji are written with", () => {
+    expect(revealProse("a\u202eb\u200b")).toBe("a\\u202eb\\u200b");
+    expect(revealProse("x\u{e0041}\u{e0042}")).toBe("x\\u{e0041}\\u{e0042}");
+    const kept = ["\u{1f468}\u200d\u{1f469}\u200d\u{1f467}", "\u0645\u06cc\u200c\u062e", "\u2764\ufe0f",
+      "\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}"];
+    for (const text of kept) expect(revealProse(text)).toBe(text);
   });
 });
 

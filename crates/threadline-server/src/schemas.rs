@@ -533,6 +533,7 @@ fn tool_item() -> Value {
             ("outcome", or_null(is("Outcome"))),
             ("isError", boolean()),
             ("content", content()),
+            ("full", or_null(object(&[("blob", text())]))),
             ("output", text()),
             ("synthetic", boolean()),
             ("approval", or_null(is("ViewApproval"))),

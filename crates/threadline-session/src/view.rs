@@ -11,9 +11,9 @@ use crate::{
     ApplyError, Change, Event, Item, Place, RunId, Status, Transcript,
     limits::VIEW_OUTPUT_BYTES,
     payload::{
-        AssistantMessage, AssistantPart, ChunkKind, ChunkPart, ContentPart, Decision, EndReason,
-        HeadReason, LogLost, ModelRef, Outcome, SeqRange, StopReason, SystemReason, TurnContext,
-        Usage, UserSource,
+        AssistantMessage, AssistantPart, BlobRef, ChunkKind, ChunkPart, ContentPart, Decision,
+        EndReason, HeadReason, LogLost, ModelRef, Outcome, SeqRange, StopReason, SystemReason,
+        TurnContext, Usage, UserSource,
     },
     state::CallKey,
 };
@@ -137,6 +137,8 @@ pub struct ToolItem {
     pub is_error: bool,
     /// What the model was told.
     pub content: Vec<ContentPart>,
+    /// The whole text when `content` is capped.
+    pub full: Option<BlobRef>,
     /// Live output, capped at [`VIEW_OUTPUT_BYTES`].
     pub output: String,
     /// Whether recovery wrote the result.
@@ -487,6 +489,7 @@ impl View {
                 tool.outcome = Some(result.outcome);
                 tool.is_error = result.is_error;
                 tool.content.clone_from(&result.content);
+                tool.full.clone_from(&result.full);
                 tool.synthetic = result.synthetic;
             }),
             Change::ApprovalAsked(Some(key), asked) => self.tool(key, |tool| {
@@ -652,6 +655,7 @@ impl View {
                 outcome: None,
                 is_error: false,
                 content: Vec::new(),
+                full: None,
                 output: String::new(),
                 synthetic: false,
                 approval: None,

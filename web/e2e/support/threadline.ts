@@ -122,7 +122,7 @@ export class Threadline {
     }
     const plain = (text: string): string => text.replaceAll("`", "").replace(/\s+/g, " ").trim();
     await expect(async () => {
-      const said = await shown.locator('[data-testid="item-user"] .user-text').allInnerTexts();
+      const said = await shown.locator('[data-testid="item-user"] .user-text').allTextContents();
       expect(said.map(plain)).toEqual(users.map(plain));
       const answers = await shown.getByTestId("item-assistant").all();
       const answered = await Promise.all(

@@ -178,5 +178,14 @@ export const api = {
     return `${root}${session(id)}/events?${position}view=1`;
   },
 
+  blobUrl: (id: string, blob: string): string =>
+    `${root}${session(id)}/blobs/${encodeURIComponent(blob)}`,
+
+  /** The bytes behind a name in the log. The browser keeps them outside of the script's memory. */
+  async blob(id: string, blob: string, signal?: AbortSignal): Promise<Blob> {
+    const path = `${session(id)}/blobs/${encodeURIComponent(blob)}`;
+    return (await request(path, signal ? { signal } : {})).blob();
+  },
+
   streamUrl: `${root}/stream`,
 };

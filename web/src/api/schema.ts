@@ -490,6 +490,9 @@ export interface ToolItem {
   callId: string;
   content: ContentPart[];
   endedAt: number | null;
+  full: {
+    blob: string;
+  } | null;
   id: string;
   isError: boolean;
   kind: "tool";

@@ -1,14 +1,12 @@
-import { useState } from "react";
-import { useStickToBottom } from "../hooks/useStickToBottom";
-import { plural } from "../model/format";
+import { useRef } from "react";
 import { useApp } from "../state/app";
 import type { SessionViewState } from "../state/sessionView";
 import { useStore } from "../state/store";
 import { ComposerView } from "./ComposerView";
 import { ConversationHeader } from "./ConversationHeader";
 import { ErrorBanner } from "./Feedback";
-import { Icon } from "./Icon";
-import { TurnView } from "./TurnView";
+import { SessionIdContext } from "./SessionIdContext";
+import { TurnList, type TurnListHandle } from "./TurnList";
 import { Welcome } from "./Welcome";
 
 interface ConversationProps {
@@ -19,34 +17,38 @@ interface ConversationProps {
 export function Conversation(props: ConversationProps) {
   const app = useApp();
   const view = useStore(app.view.state);
-  const stick = useStickToBottom(view.phase === "ready" ? view.id : null);
+  const list = useRef<TurnListHandle>(null);
   return (
     <section className="conversation" aria-label="Conversation">
       <ConversationHeader view={view} {...props} />
-      <div className="turns-frame">
-        <div className="turns-scroll" ref={stick.scroller}>
-          <div className="turns" ref={stick.content}>
+      <SessionIdContext value={view.id}>
+        {view.phase === "ready" && view.model.turns.length > 0 ? (
+          <>
             <Problems view={view} />
-            <Body view={view} key={view.id} />
+            <TurnList key={view.id} view={view} ref={list} />
+          </>
+        ) : (
+          <div className="turns-frame">
+            <div className="turns-scroll" tabIndex={0} role="region" aria-label="Turns">
+              <div className="turns still">
+                <Problems view={view} />
+                <NoTurns view={view} />
+              </div>
+            </div>
           </div>
-        </div>
-        {!stick.atBottom && (
-          <button type="button" className="jump" data-testid="jump" onClick={stick.jump}>
-            <Icon name="down" />
-            Jump to latest
-          </button>
         )}
-      </div>
+      </SessionIdContext>
       <Announcer view={view} />
-      <ComposerView onSent={stick.jump} />
+      <ComposerView onSent={() => list.current?.jump()} />
     </section>
   );
 }
 
 function Problems({ view }: { view: SessionViewState }) {
   const app = useApp();
+  if (view.error === null && view.followError === null && view.damage === null) return null;
   return (
-    <>
+    <div className="problems">
       {view.error !== null && <ErrorBanner error={view.error} onRetry={() => app.view.reload()} />}
       {view.followError !== null && view.damage === null && (
         <ErrorBanner error={view.followError} onRetry={() => app.view.reload()} />
@@ -70,14 +72,11 @@ function Problems({ view }: { view: SessionViewState }) {
           </span>
         </ErrorBanner>
       )}
-    </>
+    </div>
   );
 }
 
-const pageOfTurns = 40;
-
-function Body({ view }: { view: SessionViewState }) {
-  const [shown, setShown] = useState(pageOfTurns);
+function NoTurns({ view }: { view: SessionViewState }) {
   if (view.phase === "none") return <Welcome />;
   if (view.phase === "loading") {
     return (
@@ -88,29 +87,8 @@ function Body({ view }: { view: SessionViewState }) {
       </div>
     );
   }
-  const { turns, running, status } = view.model;
-  if (view.phase === "ready" && turns.length === 0) {
-    return <p className="list-empty">Nothing has happened in this session yet.</p>;
-  }
-  const hidden = Math.max(0, turns.length - shown);
-  const last = turns.at(-1);
-  return (
-    <>
-      {hidden > 0 && (
-        <button type="button" className="show-all earlier" onClick={() => setShown(shown + pageOfTurns)}>
-          Show earlier turns ({plural(hidden, "more turn")})
-        </button>
-      )}
-      {turns.slice(hidden).map((turn) => (
-        <TurnView
-          key={turn.turn}
-          turn={turn}
-          liveStatus={turn === last && running && turn.reason === null ? status : null}
-          end={turn !== last ? "earlier" : view.damage === null ? "last" : "damaged"}
-        />
-      ))}
-    </>
-  );
+  if (view.phase === "error" || view.damage !== null) return null;
+  return <p className="list-empty">Nothing has happened in this session yet.</p>;
 }
 
 /** Speaks what changed, once, instead of reading every streamed word aloud. */

@@ -25,7 +25,7 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
           {view.phase === "ready" && <Status status={view.model.status} />}
           {summary !== null && (
             <>
-              <span className="optional">{plural(view.model.turns.length, "turn")}</span>
+              <span className="optional">{plural(summary.turns, "turn")}</span>
               <span className="optional" title="Tokens of the whole session">
                 {tokens(summary.usage)}
               </span>

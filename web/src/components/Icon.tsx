@@ -11,6 +11,8 @@ const paths = {
   cross: "M4 4l8 8M12 4l-8 8",
   chevron: "M6 4l4 4-4 4",
   down: "M8 3v10M4 9l4 4 4-4",
+  arrow: "M3 8h9M9 4.5L12.5 8 9 11.5",
+  up: "M8 13V3M4 7l4-4 4 4",
   external: "M9 3h4v4M13 3L7.5 8.5M11 9.5V13H3V5h3.5",
   stop: "M4.5 4.5h7v7h-7z",
   send: "M3 8h9M8.5 4.5L12 8l-3.5 3.5",

@@ -1,56 +1,52 @@
-import { memo, useState } from "react";
+import { memo, useState, type ReactNode } from "react";
 import type {
   AssistantItem,
   AssistantPart,
   CompactionItem,
+  HeadItem,
   Item,
+  LostItem,
   NoticeItem,
   SystemItem,
   UserItem,
 } from "../api/types";
-import { duration, plural } from "../model/format";
-import { textOfContent } from "../model/text";
+import { byteSize, duration, plural } from "../model/format";
+import { revealProse, textOfContent } from "../model/text";
+import { useApp } from "../state/app";
 import { CappedText } from "./CappedText";
 import { Icon } from "./Icon";
+import { Images } from "./Images";
 import { Markdown } from "./Markdown";
 import { ToolCard } from "./ToolCard";
 
-export const ItemView = memo(function ItemView(props: { item: Item; runId: string; live: boolean }) {
-  const { item, runId, live } = props;
+interface ItemViewProps {
+  item: Item;
+  runId: string;
+  live: boolean;
+  isNewest: boolean;
+}
+
+export const ItemView = memo(function ItemView({ item, runId, live, isNewest }: ItemViewProps) {
   switch (item.kind) {
     case "user":
-      return <UserMessage item={item} />;
+      return item.source === "context" ? <ContextMessage item={item} /> : <UserMessage item={item} />;
     case "assistant":
       return <AssistantMessage item={item} live={live} />;
     case "tool":
-      return <ToolCard item={item} runId={runId} live={live} />;
+      return <ToolCard item={item} runId={runId} live={live} isNewest={isNewest} />;
     case "system":
       return <SystemPrompt item={item} />;
     case "compaction":
       return <Compaction item={item} />;
     case "notice":
       return <Notice item={item} />;
-    case "lost":
-      return (
-        <p className="notice bad" data-testid="lost-events">
-          <Icon name="warning" />
-          <span>
-            {item.events.fromSeq === item.events.toSeq
-              ? `Event ${item.events.fromSeq} is`
-              : `Events ${item.events.fromSeq} to ${item.events.toSeq} are`}{" "}
-            lost for good: {item.reason}. A repair has kept everything around them.
-          </span>
-        </p>
-      );
     case "head":
-      return (
-        <p className="notice">
-          {item.reason === "rewind" ? "Went back" : "Went forward again"} to event {item.toSeq}. Files
-          on disk were not changed.
-        </p>
-      );
+      return <Head item={item} />;
+    case "lost":
+      return <Lost item={item} />;
     default:
-      return null;
+      // A newer server may have more kinds of items; saying so is better than a hole.
+      return <p className="notice">Something that this page cannot show. The log has it.</p>;
   }
 });
 
@@ -63,28 +59,79 @@ const sourceText: Record<UserItem["source"], string> = {
 
 const longPrompt = 4000;
 
+/** The words of a message; its pictures are shown as such. */
+function saidIn(item: UserItem): string {
+  return textOfContent(item.content.filter((part) => part.type !== "image"));
+}
+
 function UserMessage({ item }: { item: UserItem }) {
-  const text = textOfContent(item.content);
+  const text = saidIn(item);
   return (
     <div className="message user" data-testid="item-user" data-source={item.source}>
       <span className="who">{sourceText[item.source]}</span>
       {text.length > longPrompt ? (
-        <CappedText text={text} label="Message" lines={30} chars={longPrompt} className="prose" />
+        <CappedText text={text} label="Message" lines={30} chars={longPrompt} as="prose" />
       ) : (
-        <p className="user-text">{text}</p>
+        <p className="user-text">{revealProse(text)}</p>
       )}
+      <Images content={item.content} of="the message" />
     </div>
+  );
+}
+
+/** What the harness told the model on its own; seldom worth reading, never hidden. */
+function ContextMessage({ item }: { item: UserItem }) {
+  const text = saidIn(item);
+  return (
+    <Fold testId="item-user" source="context" title="Context for the model" hint={firstLine(text)} eager>
+      <CappedText text={text} label="Context for the model" lines={40} as="prose" className="user-text" />
+      <Images content={item.content} of="the context" />
+    </Fold>
+  );
+}
+
+function firstLine(text: string): string {
+  const line = text.slice(0, 200).trim().split("\n")[0] ?? "";
+  return revealProse(line);
+}
+
+interface FoldProps {
+  title: string;
+  hint: string;
+  testId?: string;
+  source?: string;
+  kind?: string;
+  /** Whether the content is there before somebody opens it, to be found by a search of the page. */
+  eager?: boolean;
+  children: ReactNode;
+}
+
+/** A quiet row that opens. */
+function Fold({ title, hint, testId, source, kind = "", eager = false, children }: FoldProps) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details
+      className={`reasoning ${kind}`}
+      data-testid={testId}
+      data-source={source}
+      onToggle={(event) => setOpen(event.currentTarget.open)}
+    >
+      <summary>
+        <Icon name="chevron" />
+        <span className="fold-title">{title}</span>
+        <span className="quiet fold-hint">{hint}</span>
+      </summary>
+      {(open || eager) && <div className="fold-body">{children}</div>}
+    </details>
   );
 }
 
 function AssistantMessage({ item, live }: { item: AssistantItem; live: boolean }) {
   const streaming = item.streaming && live;
   const parts = item.parts.filter((part) => part.text !== "");
-  // A message that only calls tools has nothing to say; its cards follow it.
-  const silent = parts.length === 0 && !streaming && !item.interrupted;
   return (
     <div
-      className={silent ? "message assistant silent" : "message assistant"}
+      className={isSilent(item, live) ? "message assistant silent" : "message assistant"}
       data-testid="item-assistant"
       data-streaming={streaming}
       data-interrupted={item.interrupted}
@@ -99,13 +146,29 @@ function AssistantMessage({ item, live }: { item: AssistantItem; live: boolean }
           <Icon name="warning" /> Interrupted: the reply was cut off here.
         </p>
       )}
+      {item.stopReason === "content_filter" && (
+        <p className="interrupted">
+          <Icon name="warning" /> The provider withheld the rest of this reply.
+        </p>
+      )}
+      {item.stopReason === "length" && (
+        <p className="interrupted">
+          <Icon name="warning" /> The reply reached the model's limit of output.
+        </p>
+      )}
     </div>
   );
 }
 
+/** A message that only calls tools has nothing to say; its cards follow it. */
+export function isSilent(item: AssistantItem, live: boolean): boolean {
+  if (item.interrupted || (item.streaming && live)) return false;
+  return item.parts.every((part) => part.text === "");
+}
+
 export function Thinking() {
   return (
-    <p className="thinking" role="status">
+    <p className="thinking">
       <span aria-hidden="true" />
       <span aria-hidden="true" />
       <span aria-hidden="true" />
@@ -117,7 +180,6 @@ export function Thinking() {
 const longReply = 200_000;
 
 function Part({ part, active }: { part: AssistantPart; active: boolean }) {
-  const [all, setAll] = useState(false);
   if (part.kind === "reasoning") return <Reasoning text={part.text} active={active} />;
   if (part.kind === "tool_args") {
     return (
@@ -127,82 +189,153 @@ function Part({ part, active }: { part: AssistantPart; active: boolean }) {
       </div>
     );
   }
-  const cut = part.text.length > longReply && !all;
+  if (part.text.length <= longReply) return <Markdown text={part.text} growing={active} />;
   return (
     <>
-      <Markdown text={cut ? part.text.slice(0, longReply) : part.text} />
-      {cut && (
-        <button type="button" className="show-all" onClick={() => setAll(true)}>
-          Show all of this reply
-        </button>
-      )}
+      <Markdown text={part.text.slice(0, longReply)} />
+      <p className="quiet">The rest of this very long reply is shown as plain text.</p>
+      <CappedText text={part.text.slice(longReply)} label="The rest of the reply" lines={12} as="prose" />
     </>
   );
 }
 
 function Reasoning({ text, active }: { text: string; active: boolean }) {
+  const words = countWords(text);
   return (
-    <details className="reasoning">
-      <summary>
-        <Icon name="chevron" />
-        {active ? "Reasoning now" : "Reasoning"}
-        <span className="quiet">{plural(text.trim().split(/\s+/).length, "word")}</span>
-      </summary>
-      <CappedText text={text} label="Reasoning" lines={60} className="prose" />
-    </details>
+    <Fold title={active ? "Reasoning now" : "Reasoning"} hint={plural(words, "word")} kind="thought">
+      <CappedText text={text} label="Reasoning" lines={60} as="prose" />
+    </Fold>
   );
+}
+
+/** Cheap enough to be asked with every piece of a stream. */
+function countWords(text: string): number {
+  let count = 0;
+  let inWord = false;
+  for (let at = 0; at < text.length; at++) {
+    const isSpace = text.charCodeAt(at) <= 32;
+    if (!isSpace && !inWord) count += 1;
+    inWord = !isSpace;
+  }
+  return count;
 }
 
 function SystemPrompt({ item }: { item: SystemItem }) {
   return (
-    <details className="reasoning system-prompt">
-      <summary>
-        <Icon name="chevron" />
-        {item.reason === "changed" ? "Instructions changed" : "Instructions"}
-        <span className="quiet">{plural(item.tools.length, "tool")}</span>
-      </summary>
-      {item.tools.length > 0 && <p className="tool-names">{item.tools.join(", ")}</p>}
-      <CappedText text={item.text} label="Instructions" lines={40} className="prose" />
-    </details>
+    <Fold
+      title={item.reason === "changed" ? "Instructions changed" : "Instructions"}
+      hint={plural(item.tools.length, "tool")}
+      kind="system-prompt"
+    >
+      {item.tools.length > 0 && <p className="tool-names">{revealProse(item.tools.join(", "))}</p>}
+      <CappedText text={item.text} label="Instructions" lines={40} as="prose" />
+    </Fold>
   );
 }
 
 function Compaction({ item }: { item: CompactionItem }) {
+  const app = useApp();
+  const { tokensBefore, tokensAfter, replaces } = item;
+  const size = (tokens: number): string => tokens.toLocaleString("en");
   return (
-    <details className="reasoning compaction">
-      <summary>
-        <Icon name="chevron" />
-        Older history was summarised for the model
-        <span className="quiet">
-          events {item.replaces.fromSeq} to {item.replaces.toSeq}, about{" "}
-          {item.tokensBefore.toLocaleString("en")} tokens before
-          {item.tokensAfter !== null && `, ${item.tokensAfter.toLocaleString("en")} after`}
+    <section className="seam" data-testid="compaction" aria-label="History summarised">
+      <div className="seam-line">
+        <span className="seam-title">Older history was summarised for the model</span>
+        <span className="seam-figures">
+          {size(tokensBefore)} tokens
+          <Icon name="arrow" />
+          <span className="visually-hidden">to</span>
+          {tokensAfter === null ? "not counted" : `${size(tokensAfter)} tokens`}
         </span>
-      </summary>
-      <Markdown text={textOfContent(item.summary)} />
-      <p className="quiet">Nothing was removed: the full history stays in the log.</p>
-    </details>
+      </div>
+      <Fold title="What the model knows of it" hint={`events ${replaces.fromSeq} to ${replaces.toSeq}`}>
+        <Markdown text={textOfContent(item.summary)} />
+      </Fold>
+      <p className="quiet seam-note">
+        Nothing was removed: all of it is above, and in the log.{" "}
+        <button
+          type="button"
+          className="link-button"
+          data-testid="originals"
+          onClick={() => void app.view.seek({ event: replaces.fromSeq })}
+        >
+          Go to the originals
+        </button>
+      </p>
+    </section>
+  );
+}
+
+function Head({ item }: { item: HeadItem }) {
+  const app = useApp();
+  return (
+    <section className="seam" data-testid="head-moved">
+      <div className="seam-line">
+        <span className="seam-title">
+          {item.reason === "rewind" ? "Went back" : "Went forward again"} to{" "}
+          <button type="button" className="link-button" onClick={() => void app.view.seek({ event: item.toSeq })}>
+            event {item.toSeq}
+          </button>
+        </span>
+      </div>
+      <p className="quiet seam-note">
+        {item.reason === "rewind"
+          ? "The model no longer sees what came after it. Files on disk were not changed."
+          : "The model sees again what came after it. Files on disk were not changed."}
+      </p>
+    </section>
+  );
+}
+
+/** Acknowledged events that are gone: nothing else on the page is as bad as this. */
+function Lost({ item }: { item: LostItem }) {
+  const { fromSeq, toSeq } = item.events;
+  const what = fromSeq === toSeq ? `Event ${fromSeq} is` : `Events ${fromSeq} to ${toSeq} are`;
+  return (
+    <section className="seam lost" data-testid="lost-events">
+      <div className="seam-line">
+        <span className="seam-title">
+          <Icon name="warning" />
+          {what} lost for good
+        </span>
+        <span className="seam-figures">{byteSize(item.bytes)}</span>
+      </div>
+      <p className="seam-note">{revealProse(item.reason)}. A repair has kept everything around them.</p>
+    </section>
   );
 }
 
 function Notice({ item }: { item: NoticeItem }) {
-  const retry = item.type === "model/retry";
+  if (item.type === "model/retry" || item.type === "model/error") return <Trouble item={item} />;
   if (item.type === "item/rejected") {
     return (
-      <p className="notice">
+      <p className="notice warn" data-testid="notice" data-type={item.type}>
         <Icon name="warning" />
-        <span>Left out of the conversation with this model from here on: {item.message}</span>
+        <span>Left out of the conversation with this model from here on: {revealProse(item.message)}</span>
       </p>
     );
   }
   return (
-    <p className={retry ? "notice" : "notice bad"}>
+    <p className="notice bad" data-testid="notice" data-type={item.type}>
+      <Icon name="warning" />
+      <span>{revealProse((item as NoticeItem).message)}</span>
+    </p>
+  );
+}
+
+function Trouble({ item }: { item: NoticeItem }) {
+  const retry = item.type === "model/retry";
+  const facts = [
+    item.attempt === undefined ? null : `attempt ${item.attempt}`,
+    item.status === undefined || item.status === null ? null : `status ${item.status}`,
+    item.delayMs === undefined || item.delayMs === null ? null : `next one after ${duration(item.delayMs)}`,
+  ].filter((fact) => fact !== null);
+  return (
+    <p className={retry ? "notice" : "notice bad"} data-testid="notice" data-type={item.type}>
       <Icon name="warning" />
       <span>
         {retry ? "The model provider did not answer well; trying again" : "The model provider failed"}
-        {` (attempt ${item.attempt})`}
-        {item.delayMs !== null && ` after ${duration(item.delayMs)}`}
-        {item.status !== null && `, status ${item.status}`}: {item.message}
+        {facts.length > 0 && ` (${facts.join(", ")})`}: {revealProse(item.message)}
       </span>
     </p>
   );

@@ -1,11 +1,19 @@
-import { memo, useState } from "react";
+import { memo, useMemo, useState } from "react";
+import { api } from "../api/client";
 import type { Outcome, ToolItem } from "../api/types";
-import { duration } from "../model/format";
-import { callHeadline, prettyJson, revealControls, terminalText, textOfContent } from "../model/text";
 import { useNow } from "../hooks/useNow";
+import { lastStates } from "../model/ansi";
+import { checkTask, childSession, commandEnd, isCommand, retryTask, withoutNote } from "../model/calls";
+import { diffsOfCall } from "../model/diff";
+import { duration, shortId } from "../model/format";
+import { callHeadline, prettyJson, revealControls, textOfContent } from "../model/text";
 import { ApprovalBox, ApprovalNote, OfferBox } from "./ApprovalBox";
+import { CallActions, OpenSession } from "./CallActions";
 import { CappedText } from "./CappedText";
+import { DiffView } from "./DiffView";
 import { Icon } from "./Icon";
+import { Images } from "./Images";
+import { useSessionId } from "./SessionIdContext";
 
 const outcomeText: Record<Outcome, string> = {
   ok: "Done",
@@ -22,11 +30,18 @@ interface ToolCardProps {
   runId: string;
   /** The turn of this call is still running here. */
   live: boolean;
+  /** Nothing came after this turn, so what it left open can be taken up. */
+  isNewest?: boolean;
 }
 
-export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardProps) {
+export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = false }: ToolCardProps) {
   const asking = live && item.outcome === null && item.approval?.decision === null;
   const state = cardState(item, live, asking);
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const shown = chosen ?? asking;
+  const result = textOfContent(item.content.filter((part) => part.type !== "image"));
+  const diffs = useMemo(() => diffsOfCall(item.name, item.arguments, result), [item.name, item.arguments, result]);
+  const child = childSession(item, result);
   return (
     <div
       role="group"
@@ -37,11 +52,21 @@ export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardPr
       data-state={state}
       aria-label={`Tool call ${item.name}`}
     >
-      <ToolHeader item={item} state={state} />
+      <ToolHeader item={item} state={state} shown={shown} onToggle={hasArguments(item) ? () => setChosen(!shown) : null} />
       {item.outsideSandbox === true && <p className="approval-outside">Ran without the sandbox.</p>}
       {item.grantId !== undefined && <p className="approval-note">Covered by what is approved for this session.</p>}
       {item.outcome === "unknown" && <UnknownNote name={item.name} />}
-      <Arguments item={item} open={asking} />
+      {item.outcome === "not_started" && <NotStartedNote name={item.name} />}
+      {isNewest && !live && <TakeUp item={item} />}
+      {shown && hasArguments(item) && (
+        <CappedText
+          text={prettyJson(item.arguments)}
+          label={`Arguments of ${item.name}`}
+          lines={40}
+          className="tool-arguments"
+        />
+      )}
+      {diffs !== null && <DiffView files={diffs} />}
       {asking && item.approval !== null && (
         <ApprovalBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
       )}
@@ -49,7 +74,8 @@ export const ToolCard = memo(function ToolCard({ item, runId, live }: ToolCardPr
       {item.approval?.decision === "expired" && item.outcome === "not_started" && (
         <OfferBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
       )}
-      <Output item={item} />
+      {child !== null && <OpenSession id={child}>Open the subagent's session {shortId(child)}</OpenSession>}
+      <Output item={item} result={result} hasDiff={diffs !== null} />
     </div>
   );
 });
@@ -78,26 +104,52 @@ function stateText(state: CardState): string {
   }
 }
 
-function ToolHeader({ item, state }: { item: ToolItem; state: CardState }) {
-  const now = useNow(1000, state === "running");
-  const end = item.endedAt ?? (state === "running" ? now : null);
-  // Nobody saw the end of a call whose result was made up afterwards.
-  const took =
-    item.startedAt !== null && end !== null && !item.synthetic ? duration(end - item.startedAt) : null;
+function hasArguments(item: ToolItem): boolean {
+  const text = item.arguments.trim();
+  return text !== "" && text !== "{}";
+}
+
+interface ToolHeaderProps {
+  item: ToolItem;
+  state: CardState;
+  shown: boolean;
+  /** Null when there is nothing to be shown. */
+  onToggle: (() => void) | null;
+}
+
+function ToolHeader({ item, state, shown, onToggle }: ToolHeaderProps) {
+  const headline = callHeadline(item.arguments);
   return (
     <header className="tool-header">
-      <Icon name="tool" />
-      <span className="tool-name">{item.name}</span>
-      <code className="tool-headline" title={callHeadline(item.arguments)}>
-        {callHeadline(item.arguments)}
+      <button
+        type="button"
+        className="disclosure tool-toggle"
+        aria-expanded={shown}
+        disabled={onToggle === null}
+        title={onToggle === null ? "No arguments" : shown ? "Hide the arguments" : "Show the arguments"}
+        onClick={() => onToggle?.()}
+      >
+        <Icon name="chevron" />
+        <span className="tool-name">{item.name}</span>
+      </button>
+      <code className="tool-headline" title={headline}>
+        {headline}
       </code>
-      {took !== null && <span className="tool-time">{took}</span>}
-      <span className="outcome" data-state={state} role="status">
-        {state === "unknown" && <Icon name="warning" />}
+      <Took item={item} running={state === "running"} />
+      <span className="outcome" data-state={state}>
+        {(state === "unknown" || state === "not_started") && <Icon name="warning" />}
         {stateText(state)}
       </span>
     </header>
   );
+}
+
+function Took({ item, running }: { item: ToolItem; running: boolean }) {
+  const now = useNow(1000, running);
+  const end = item.endedAt ?? (running ? now : null);
+  // Nobody saw the end of a call whose result was made up afterwards.
+  if (item.startedAt === null || end === null || item.synthetic) return null;
+  return <span className="tool-time">{duration(end - item.startedAt)}</span>;
 }
 
 function UnknownNote({ name }: { name: string }) {
@@ -109,55 +161,102 @@ function UnknownNote({ name }: { name: string }) {
   );
 }
 
-function Arguments({ item, open }: { item: ToolItem; open: boolean }) {
-  const [chosen, setChosen] = useState<boolean | null>(null);
-  const shown = chosen ?? open;
-  if (item.arguments.trim() === "" || item.arguments.trim() === "{}") return null;
+function NotStartedNote({ name }: { name: string }) {
   return (
-    <div className="tool-arguments">
-      <button
-        type="button"
-        className="disclosure"
-        aria-expanded={shown}
-        onClick={() => setChosen(!shown)}
-      >
-        <Icon name="chevron" />
-        Arguments
-      </button>
-      {shown && (
-        <CappedText
-          text={revealControls(prettyJson(item.arguments))}
-          label={`Arguments of ${item.name}`}
-          lines={40}
-        />
-      )}
-    </div>
+    <p className="unknown-note">
+      The run ended before <strong>{name}</strong> began. Nothing was executed.
+    </p>
   );
 }
 
-function Output({ item }: { item: ToolItem }) {
-  const live = terminalText(item.output).trimEnd();
+/** What a person can have done about a call that was cut off. */
+function TakeUp({ item }: { item: ToolItem }) {
+  if (item.outcome === "unknown") {
+    return (
+      <CallActions
+        actions={[
+          { id: "check-call", label: "Check what it did", task: checkTask(item) },
+          { id: "retry-call", label: "Retry", task: retryTask(item) },
+        ]}
+      />
+    );
+  }
+  if (item.outcome !== "not_started") return null;
+  return <CallActions actions={[{ id: "retry-call", label: "Retry", task: retryTask(item) }]} />;
+}
+
+interface OutputProps {
+  item: ToolItem;
+  result: string;
+  hasDiff: boolean;
+}
+
+function Output({ item, result, hasDiff }: OutputProps) {
+  const live = useMemo(() => lastStates(item.output).trimEnd(), [item.output]);
   if (item.resultSeq === null && item.outcome === null) {
     if (live === "") return null;
-    return <CappedText text={live} label="Output so far" keep="tail" className="live-output" />;
+    return (
+      <CappedText text={live} label="Output so far" keep="tail" className="terminal live-output" as="terminal" />
+    );
   }
-  const result = terminalText(textOfContent(item.content)).trimEnd();
   return (
     <>
       {item.synthetic && live !== "" && (
         <div className="partial-output">
           <span className="output-label">Output before it was cut off</span>
-          <CappedText text={live} label="Output before it was cut off" keep="tail" />
+          <CappedText text={live} label="Output before it was cut off" keep="tail" className="terminal" as="terminal" />
         </div>
       )}
-      {result !== "" && (
-        <CappedText
-          text={result}
-          label={`Result of ${item.name}`}
-          className={item.isError ? "result-error" : ""}
-        />
-      )}
-      {result === "" && <p className="empty-output">No output.</p>}
+      <Result item={item} result={result} hasDiff={hasDiff} />
+      <Images content={item.content} of={`the result of ${item.name}`} />
     </>
   );
+}
+
+function Result({ item, result, hasDiff }: OutputProps) {
+  const session = useSessionId();
+  const readable = useMemo(() => lastStates(result).trimEnd(), [result]);
+  // The card says above, in a form for people, what a made-up result tells the model.
+  if (item.synthetic) return null;
+  const { body, note, ok } = isCommand(item.name)
+    ? commandEnd(readable)
+    : { body: readable, note: null, ok: true };
+  const blob = item.full?.blob;
+  const whole =
+    blob === undefined || session === null
+      ? undefined
+      : (signal: AbortSignal) => api.blob(session, blob, signal);
+  // The difference itself is shown as one; what the tool says before it is enough.
+  if (hasDiff && !item.isError) return <p className="tool-note">{revealControls(beforeDiff(body))}</p>;
+  const text = item.name === "agent" ? withoutNote(body) : body;
+  const hasImage = item.content.some((part) => part.type === "image");
+  return (
+    <>
+      {text !== "" && (
+        <CappedText
+          text={text}
+          label={`Result of ${item.name}`}
+          className={resultClass(item)}
+          as={item.name === "agent" ? "prose" : "terminal"}
+          whole={whole}
+        />
+      )}
+      {text === "" && !hasImage && <p className="empty-output">No output.</p>}
+      {note !== null && (
+        <p className="exit-note" data-ok={ok}>
+          {note}
+        </p>
+      )}
+    </>
+  );
+}
+
+function resultClass(item: ToolItem): string {
+  const kind = isCommand(item.name) ? "terminal" : "tool-said";
+  return item.isError ? `${kind} result-error` : kind;
+}
+
+function beforeDiff(text: string): string {
+  const at = text.search(/(^|\n)--- /);
+  return at < 0 ? text : text.slice(0, at).trimEnd();
 }

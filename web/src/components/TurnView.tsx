@@ -1,69 +1,127 @@
 import { memo } from "react";
 import type { Turn } from "../api/types";
 import { sentence } from "../api/problem";
-import { clock, dateTime, duration, shortId, tokens } from "../model/format";
+import { clock, compactNumber, dateTime, duration, plural, shortId, tokens } from "../model/format";
+import type { Row } from "../model/rows";
+import { revealProse } from "../model/text";
+import { hashOf } from "../state/route";
 import { Icon } from "./Icon";
 import { Status } from "./Feedback";
 import { ItemView, Thinking } from "./Items";
+import { useSessionId } from "./SessionIdContext";
 
-interface TurnViewProps {
-  turn: Turn;
+/** What comes after a turn: other turns, nothing yet, or what cannot be read any more. */
+export type TurnEnding = "earlier" | "last" | "damaged";
+
+interface RowViewProps {
+  row: Row;
   /** Set on the last turn while the session is running: "running" or "waiting". */
   liveStatus: string | null;
-  /** What comes after this turn: other turns, nothing yet, or what cannot be read any more. */
-  end: "earlier" | "last" | "damaged";
+  end: TurnEnding;
+  onFold: (turn: number) => void;
 }
 
-export const TurnView = memo(function TurnView({ turn, liveStatus, end }: TurnViewProps) {
-  const live = liveStatus !== null;
-  return (
-    <article className="turn" data-testid="turn" data-turn={turn.turn} aria-label={`Turn ${turn.turn}`}>
-      <TurnHeader turn={turn} liveStatus={liveStatus} />
-      {turn.items.map((item) => (
-        <ItemView key={item.id} item={item} runId={turn.runId} live={live} />
-      ))}
-      {live && isQuiet(turn) && <Thinking />}
-      <TurnEnd turn={turn} live={live} end={end} />
-    </article>
-  );
+/** One row of a turn. */
+export const RowView = memo(function RowView({ row, liveStatus, end, onFold }: RowViewProps) {
+  switch (row.kind) {
+    case "head":
+      return <TurnHeader row={row} liveStatus={liveStatus} onFold={onFold} />;
+    case "item":
+      return (
+        <ItemView
+          item={row.item}
+          runId={row.turn.runId}
+          live={liveStatus !== null}
+          isNewest={end === "last"}
+        />
+      );
+    case "folded":
+      return (
+        <button type="button" className="folded-items" onClick={(event) => unfold(event.currentTarget, () => onFold(row.turn.turn))}>
+          <Icon name="chevron" />
+          {plural(row.count, "more item")} in this turn
+        </button>
+      );
+    case "quiet":
+      return <Thinking />;
+    case "end":
+      return <TurnEnd turn={row.turn} end={end} />;
+    default:
+      return null;
+  }
 });
 
-/** Nothing on the screen moves although the run goes on: show that it is alive. */
-function isQuiet(turn: Turn): boolean {
-  const last = turn.items.at(-1);
-  if (last === undefined) return true;
-  if (last.kind === "assistant") return !last.streaming;
-  return last.kind !== "tool" || last.outcome !== null;
+/** The button goes away with its click; the keys that were meant for the conversation stay there. */
+function unfold(button: HTMLElement, open: () => void): void {
+  button.closest<HTMLElement>(".turns-scroll")?.focus({ preventScroll: true });
+  open();
 }
 
-function TurnHeader({ turn, liveStatus }: Omit<TurnViewProps, "end">) {
+interface TurnHeaderProps {
+  row: Extract<Row, { kind: "head" }>;
+  liveStatus: string | null;
+  onFold: (turn: number) => void;
+}
+
+function TurnHeader({ row, liveStatus, onFold }: TurnHeaderProps) {
+  const { turn, folded, isCut } = row;
+  const session = useSessionId();
   const status = liveStatus ?? turn.reason?.kind ?? "interrupted";
   const took = turn.endedAt === null ? null : duration(turn.endedAt - turn.startedAt);
-  const used = turn.usage.inputTokens + turn.usage.outputTokens > 0;
   return (
     <header className="turn-header">
-      <h3>Turn {turn.turn}</h3>
-      <Status status={status} />
+      <h3>
+        <button
+          type="button"
+          className="turn-fold"
+          aria-expanded={!folded}
+          title={folded ? "Unfold (f)" : "Fold (f)"}
+          disabled={liveStatus !== null}
+          onClick={() => onFold(turn.turn)}
+        >
+          <Icon name="chevron" />
+          Turn {turn.turn}
+        </button>
+      </h3>
+      {!isCut && <Status status={status} />}
       <span className="turn-facts">
-        <time dateTime={new Date(turn.startedAt).toISOString()} title={dateTime(turn.startedAt)}>
-          {clock(turn.startedAt)}
-        </time>
+        <a
+          className="turn-link"
+          href={hashOf(session, { turn: turn.turn })}
+          title={`${dateTime(turn.startedAt)}. Link to this turn`}
+        >
+          <time dateTime={new Date(turn.startedAt).toISOString()}>{clock(turn.startedAt)}</time>
+        </a>
         {took !== null && <span>{took}</span>}
-        {used && <span title="Tokens">{tokens(turn.usage)}</span>}
-        <span title={`Run ${turn.runId}`}>run {shortId(turn.runId)}</span>
+        <TurnUsage turn={turn} />
+        <span className="turn-run" title={`Run ${turn.runId}`}>
+          run {shortId(turn.runId)}
+        </span>
       </span>
     </header>
   );
 }
 
-interface TurnEndProps {
-  turn: Turn;
-  live: boolean;
-  end: TurnViewProps["end"];
+function TurnUsage({ turn }: { turn: Turn }) {
+  const { usage } = turn;
+  if (usage.inputTokens + usage.outputTokens === 0) return null;
+  const cached = usage.cachedInputTokens ?? 0;
+  const reasoned = usage.reasoningTokens ?? 0;
+  const detail = [
+    `${usage.inputTokens.toLocaleString("en")} tokens read`,
+    cached > 0 ? `${cached.toLocaleString("en")} of them from the provider's cache` : null,
+    `${usage.outputTokens.toLocaleString("en")} written`,
+    reasoned > 0 ? `${reasoned.toLocaleString("en")} of them reasoning` : null,
+  ].filter((part) => part !== null);
+  return (
+    <span className="turn-usage" title={detail.join(", ")}>
+      {tokens(usage)}
+      {cached > 0 && <span className="optional"> ({compactNumber(cached)} cached)</span>}
+    </span>
+  );
 }
 
-function TurnEnd({ turn, live, end }: TurnEndProps) {
-  if (live) return null;
+function TurnEnd({ turn, end }: { turn: Turn; end: TurnEnding }) {
   const kind = turn.reason?.kind ?? "interrupted";
   const text = endText(kind, turn.reason === null ? end : end === "last" ? "last" : "earlier");
   if (text === null) return null;
@@ -73,14 +131,14 @@ function TurnEnd({ turn, live, end }: TurnEndProps) {
       <Icon name="warning" />
       <div>
         <strong>{text}</strong>
-        {message !== undefined && <span>{sentence(message)}</span>}
+        {message !== undefined && <span>{revealProse(sentence(message))}</span>}
         {code !== undefined && <code>{code}</code>}
       </div>
     </div>
   );
 }
 
-function endText(kind: string, end: TurnViewProps["end"]): string | null {
+function endText(kind: string, end: TurnEnding): string | null {
   switch (kind) {
     case "completed":
       return null;

@@ -1,54 +1,97 @@
-import { useCallback, useEffect, useRef, useState, type RefObject } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type RefObject } from "react";
 
-const slack = 48;
+/** So near to the end counts as being there. */
+export const slack = 48;
 
 interface Sticky {
-  scroller: RefObject<HTMLDivElement | null>;
-  content: RefObject<HTMLDivElement | null>;
   atBottom: boolean;
+  /** Goes to the end and stays there. */
   jump: () => void;
+  /** Says that the reader was taken elsewhere. */
+  leave: () => void;
 }
 
-/** Follows growing content only while the reader is at its end. `key` restarts at the bottom. */
-export function useStickToBottom(key: string | null): Sticky {
-  const scroller = useRef<HTMLDivElement>(null);
-  const content = useRef<HTMLDivElement>(null);
+/** A scroll so soon after a wheel, a touch or a key is the reader's; any other is the list's. */
+const inputMs = 1500;
+const released = ["pointerup", "pointercancel"] as const;
+const inputs = ["wheel", "touchstart", "touchmove", "keydown", "pointerdown"] as const;
+
+/**
+ * Follows growing content only while the reader is at its end. `scrollToEnd` goes there over rows
+ * that nobody has measured yet.
+ */
+export function useStickToBottom(
+  scroller: RefObject<HTMLElement | null>,
+  scrollToEnd: () => void,
+  /** Whether the end of what is there is the end. */
+  isWhole: boolean,
+  onChange: (atBottom: boolean) => void,
+): Sticky {
   const sticking = useRef(true);
   const [atBottom, setAtBottom] = useState(true);
+  const told = useRef(onChange);
+  told.current = onChange;
+  const toEnd = useRef(scrollToEnd);
+  toEnd.current = scrollToEnd;
 
-  const jump = useCallback(() => {
-    const element = scroller.current;
-    sticking.current = true;
-    setAtBottom(true);
-    if (element !== null) element.scrollTop = element.scrollHeight;
+  const whole = useRef(isWhole);
+  whole.current = isWhole;
+
+  const say = useCallback((value: boolean): void => {
+    if (sticking.current === value) return;
+    sticking.current = value;
+    setAtBottom(value);
+    told.current(value);
   }, []);
+
+  const jump = useCallback((): void => {
+    say(true);
+    toEnd.current();
+  }, [say]);
+
+  const leave = useCallback((): void => say(false), [say]);
+
+  // The reader begins at the end.
+  useLayoutEffect(() => toEnd.current(), []);
 
   useEffect(() => {
     const element = scroller.current;
-    const inner = content.current;
-    if (element === null || inner === null) return;
+    if (element === null) return;
     let lastTop = element.scrollTop;
-    const onScroll = (): void => {
-      const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
-      // Growth alone also changes the distance; only a move upwards means that someone reads.
-      if (distance <= slack) sticking.current = true;
-      else if (element.scrollTop < lastTop - 1) sticking.current = false;
-      lastTop = element.scrollTop;
-      setAtBottom(sticking.current);
+    let lastInput = -inputMs;
+    // Who drags a scroll bar gives one sign at its beginning.
+    let isHeld = false;
+    const onInput = (event: Event): void => {
+      lastInput = event.timeStamp;
+      if (event.type === "pointerdown") isHeld = true;
     };
-    const follow = new ResizeObserver(() => {
+    const onRelease = (event: Event): void => {
+      if (isHeld) lastInput = event.timeStamp;
+      isHeld = false;
+    };
+    const onScroll = (event: Event): void => {
+      const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
+      const isReader = isHeld || event.timeStamp - lastInput < inputMs;
+      // Growth alone also changes the distance; only a move upwards means that someone reads.
+      if (distance <= slack && whole.current) say(true);
+      else if (isReader && element.scrollTop < lastTop - 1) say(false);
+      lastTop = element.scrollTop;
+    };
+    const frame = new ResizeObserver(() => {
       if (sticking.current) element.scrollTop = element.scrollHeight;
     });
-    follow.observe(inner);
-    follow.observe(element);
+    frame.observe(element);
+    if (element.firstElementChild !== null) frame.observe(element.firstElementChild);
     element.addEventListener("scroll", onScroll, { passive: true });
+    for (const name of inputs) element.addEventListener(name, onInput, { passive: true });
+    for (const name of released) window.addEventListener(name, onRelease, { passive: true });
     return () => {
-      follow.disconnect();
+      frame.disconnect();
+      for (const name of inputs) element.removeEventListener(name, onInput);
+      for (const name of released) window.removeEventListener(name, onRelease);
       element.removeEventListener("scroll", onScroll);
     };
-  }, []);
+  }, [scroller, say]);
 
-  useEffect(() => jump(), [key, jump]);
-
-  return { scroller, content, atBottom, jump };
+  return { atBottom, jump, leave };
 }

@@ -1,26 +1,35 @@
-import type { Item, Patch, ToolItem, Turn, TurnsResponse, ViewMessage } from "../api/types";
+import type { Item, Patch, ToolItem, Turn, TurnHead, ViewMessage } from "../api/types";
 
-/** The server's read model as the page holds it. Only this module changes it. */
+/** The newest part of the server's read model. Only this module changes what is in it. */
 export interface ReadModel {
+  /** The newest turns; the first one lacks the items before `from` when it began earlier. */
   turns: readonly Turn[];
+  /** First event that is shown. */
+  from: number;
   status: string;
   running: boolean;
   /** The last view applied; the snapshot counts as one. */
   viewSeq: number;
+  /** Items that came since the snapshot. */
+  arrived: number;
 }
 
-export const emptyModel: ReadModel = { turns: [], status: "idle", running: false, viewSeq: -1 };
+export const emptyModel: ReadModel = {
+  turns: [],
+  from: 0,
+  status: "idle",
+  running: false,
+  viewSeq: -1,
+  arrived: 0,
+};
 
 /** A command can print without end; the page keeps the newest part and the log keeps it all. */
 export const maxLiveOutput = 512 * 1024;
 
-export function fromSnapshot(snapshot: TurnsResponse): ReadModel {
-  return {
-    turns: snapshot.turns,
-    status: snapshot.status,
-    running: snapshot.running,
-    viewSeq: snapshot.lastSeq,
-  };
+type Snapshot = Pick<ReadModel, "turns" | "from" | "status" | "running"> & { lastSeq: number };
+
+export function fromSnapshot({ turns, from, status, running, lastSeq }: Snapshot): ReadModel {
+  return { turns, from, status, running, viewSeq: lastSeq, arrived: 0 };
 }
 
 /** Applies a view once: one that was already applied changes nothing. */
@@ -32,13 +41,15 @@ export function applyView(model: ReadModel, view: ViewMessage): ReadModel {
 export function applyPatch(model: ReadModel, patch: Patch): ReadModel {
   switch (patch.op) {
     case "turn":
-      return { ...model, turns: upsertTurn(model.turns, patch.turn) };
+      return { ...model, turns: upsertTurn(model, patch.turn) };
     case "item":
-      return onTurn(model, patch.turn, (items) => upsertItem(items, patch.item));
+      return withItem(model, patch.turn, patch.item);
     case "append":
-      return onTurn(model, patch.turn, (items) =>
-        items.map((item) => (item.id === patch.id ? appended(item, patch) : item)),
-      );
+      return onTurn(model, patch.turn, (items) => {
+        const at = items.findLastIndex((item) => item.id === patch.id);
+        const item = items[at];
+        return item === undefined ? items : items.with(at, appended(item, patch));
+      });
     case "status":
       return { ...model, status: patch.status, running: patch.running };
     default:
@@ -47,28 +58,35 @@ export function applyPatch(model: ReadModel, patch: Patch): ReadModel {
   }
 }
 
-function upsertTurn(turns: readonly Turn[], head: Partial<Turn> & { turn: number }): Turn[] {
+function upsertTurn({ turns, from }: ReadModel, head: TurnHead): readonly Turn[] {
   const at = turns.findIndex((turn) => turn.turn === head.turn);
   const known = turns[at];
-  if (known !== undefined) {
-    // The head carries no items, and must not wipe those that are there.
-    return turns.with(at, { ...known, ...head, items: known.items });
-  }
-  const added = { ...head, items: head.items ?? [] } as Turn;
+  // The head carries no items, and must not wipe those that are there.
+  if (known !== undefined) return turns.with(at, { ...known, ...head, items: known.items });
+  // It lies before what is here, and is shown when that is read.
+  if (head.startSeq < from) return turns;
   const before = turns.filter((turn) => turn.turn < head.turn);
-  return [...before, added, ...turns.slice(before.length)];
+  return [...before, { ...head, items: [] }, ...turns.slice(before.length)];
 }
 
 function onTurn(model: ReadModel, number: number, change: (items: Item[]) => Item[]): ReadModel {
-  const at = model.turns.findIndex((turn) => turn.turn === number);
+  const at = model.turns.findLastIndex((turn) => turn.turn === number);
   const turn = model.turns[at];
   if (turn === undefined) return model;
   return { ...model, turns: model.turns.with(at, { ...turn, items: change(turn.items) }) };
 }
 
-function upsertItem(items: Item[], item: Item): Item[] {
-  const at = items.findIndex((known) => known.id === item.id);
-  return at < 0 ? [...items, item] : items.with(at, item);
+function withItem(model: ReadModel, number: number, item: Item): ReadModel {
+  let added = 0;
+  const next = onTurn(model, number, (items) => {
+    const at = items.findLastIndex((known) => known.id === item.id);
+    if (at >= 0) return items.with(at, item);
+    // It lies before what is here, and is shown when that is read.
+    if (item.seq < model.from) return items;
+    added = 1;
+    return [...items, item];
+  });
+  return added === 0 ? next : { ...next, arrived: next.arrived + added };
 }
 
 type Append = Extract<Patch, { op: "append" }>;

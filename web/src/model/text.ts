@@ -9,33 +9,30 @@ export function textOfContent(content: readonly ContentPart[]): string {
     .join("\n");
 }
 
-// Terminal control sequences: CSI, OSC (ended by BEL or ST), and two-character escapes.
-const ansi = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\-_])/g;
-
-export function stripAnsi(text: string): string {
-  return text.includes("\u001b") ? text.replace(ansi, "") : text;
-}
-
-// C0 except tab and newline, C1, zero-width, bidirectional overrides and isolates, BOM.
+// What has no picture of its own and changes what stands around it, or hides in it: C0 except tab
+// and newline, C1, bidirectional marks and overrides, zero widths, fillers, tag characters.
 const invisible =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
+
+// Joiners and marks that some scripts and emoji are written with stay in what people read as prose.
+const invisibleInProse =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e001f}\u{e0080}-\u{e0fff}]/gu;
+// Tag characters spell flags behind one emoji, and hidden orders everywhere else.
+const hiddenTags = /(?<!\u{1f3f4}[\u{e0020}-\u{e007f}]{0,8})[\u{e0020}-\u{e007f}]/gu;
+
+function named(char: string): string {
+  const code = char.codePointAt(0) ?? 0;
+  return code > 0xffff ? `\\u{${code.toString(16)}}` : `\\u${code.toString(16).padStart(4, "0")}`;
+}
 
 /** Shows what could disguise a command: an approval must be given for what is really there. */
 export function revealControls(text: string): string {
-  return text.replace(invisible, (char) => {
-    const code = char.charCodeAt(0).toString(16).padStart(4, "0");
-    return `\\u${code}`;
-  });
+  return text.replace(invisible, named);
 }
 
-/** Prepares terminal output: a progress bar's carriage returns keep the last state of each line. */
-export function terminalText(text: string): string {
-  const plain = stripAnsi(text).replaceAll("\r\n", "\n");
-  if (!plain.includes("\r")) return plain;
-  return plain
-    .split("\n")
-    .map((line) => line.slice(line.replace(/\r+$/, "").lastIndexOf("\r") + 1).replace(/\r+$/, ""))
-    .join("\n");
+/** The same for what people and models say to each other. */
+export function revealProse(text: string): string {
+  return text.replace(invisibleInProse, named).replace(hiddenTags, named);
 }
 
 export function prettyJson(text: string): string {
@@ -103,6 +100,15 @@ export function safeUrl(url: string): string | null {
     return schemes.has(parsed.protocol) ? parsed.href : null;
   } catch {
     return null;
+  }
+}
+
+/** The host that a link leads to, in the spelling that cannot look like another: punycode. */
+export function hostOf(url: string): string {
+  try {
+    return new URL(url).host;
+  } catch {
+    return "";
   }
 }
 

@@ -4,7 +4,7 @@ import { toHuman, type HumanError } from "../api/problem";
 import type { RunStarted, ServerConfig, Summary } from "../api/types";
 import { Composer } from "./composer";
 import { Deletions } from "./deletions";
-import { Router } from "./route";
+import { Router, type Place } from "./route";
 import { SessionList } from "./sessionList";
 import { SessionView } from "./sessionView";
 import { Store } from "./store";
@@ -28,6 +28,7 @@ export class App {
   readonly run = new Store<RunStarted | null>(null);
   #started: string | null = null;
   #viewed: string | null = null;
+  #place: Place | null = null;
 
   start(): void {
     this.composer.onStarted = (run) => this.#runStarted(run);
@@ -116,7 +117,9 @@ export class App {
   }
 
   #routed(): void {
-    const { viewed } = this.router.state.get();
+    const { viewed, place } = this.router.state.get();
+    if (place !== this.#place && place !== null) this.view.seekOnceOpen(viewed, place);
+    this.#place = place;
     if (viewed === this.#viewed) return;
     this.#viewed = viewed;
     const justStarted = viewed !== null && viewed === this.#started;

@@ -66,6 +66,22 @@ export class Composer {
     }
   }
 
+  /** Sends a prepared task to a session. What is being typed stays, and so do its choices. */
+  async ask(sessionId: string, task: string): Promise<void> {
+    if (this.state.get().sending) return;
+    const input: AgentInput = { task, sessionId };
+    input.idempotencyKey = this.#keyFor(JSON.stringify(input));
+    this.state.patch({ sending: true, error: null });
+    try {
+      const run = await startRun(input);
+      this.#attempt = undefined;
+      this.state.patch({ sending: false });
+      this.onStarted(run);
+    } catch (error) {
+      this.state.patch({ sending: false, error: toHuman(error) });
+    }
+  }
+
   async stop(sessionId: string): Promise<void> {
     this.state.patch({ stopping: true, error: null });
     try {

@@ -1,10 +1,14 @@
 import { api } from "../api/client";
 import { ApiError, toHuman, type HumanError } from "../api/problem";
-import type { Damage, Summary, TurnsResponse, ViewMessage } from "../api/types";
+import { turnPages, type TurnPage } from "../api/turnPages";
+import type { Damage, Summary, ViewMessage } from "../api/types";
 import { applyView, emptyModel, fromSnapshot, type ReadModel } from "../model/patch";
+import { budget, holds, trimTail } from "../model/window";
 import { Follower, type ConnectionState } from "../sse/follower";
 import { LogStore } from "./logStore";
+import { OlderTurns } from "./olderTurns";
 import { probe } from "./probe";
+import type { Place } from "./route";
 import { Store } from "./store";
 
 export interface SessionViewState {
@@ -18,6 +22,8 @@ export interface SessionViewState {
   /** Why following ended for good, when it did. */
   followError: HumanError | null;
   log: LogStore | null;
+  /** What the reader was sent to, by a link or a jump; `at` tells one request from the next. */
+  sought: { place: Place; at: number; found: boolean | null } | null;
 }
 
 const nothing: SessionViewState = {
@@ -30,11 +36,16 @@ const nothing: SessionViewState = {
   connection: "idle",
   followError: null,
   log: null,
+  sought: null,
 };
+
+const readBudget = { items: budget.items * 4, chars: budget.chars * 4 };
 
 /** The session on the screen: a snapshot of the server's read model, then its patches. */
 export class SessionView {
   readonly state = new Store<SessionViewState>(nothing);
+  /** What lies before the part that `state.model` has. */
+  readonly older = new OlderTurns();
   /** Called when the session's status may have changed, so that lists can refresh. */
   onActivity: () => void = () => {};
 
@@ -42,6 +53,10 @@ export class SessionView {
   #follower: Follower | undefined;
   #model: ReadModel = emptyModel;
   #flush: ReturnType<typeof setTimeout> | undefined;
+  #sought = 0;
+  #wanted: { id: string | null; place: Place } | null = null;
+  /** While the reader is elsewhere nothing is cut away behind what is being read. */
+  #atEnd = true;
 
   constructor() {
     const wake = (): void => this.#follower?.wake();
@@ -69,6 +84,49 @@ export class SessionView {
       if (generation.signal.aborted) return;
       this.state.patch({ phase: "error", error: toHuman(error), connection: "error" });
     }
+  }
+
+  /** Seeks as soon as the session is on the screen. */
+  seekOnceOpen(id: string | null, place: Place): void {
+    const state = this.state.get();
+    if (state.id === id && state.phase === "ready") void this.seek(place);
+    else this.#wanted = { id, place };
+  }
+
+  /** Brings an event or a turn into what the page holds, and says that it is sought. */
+  async seek(place: Place): Promise<void> {
+    if (this.state.get().phase !== "ready") return;
+    this.#sought += 1;
+    const at = this.#sought;
+    const isHere = this.#holds(place);
+    this.state.patch({ sought: { place, at, found: isHere ? true : null } });
+    if (isHere) return;
+    const found = await this.older.goTo(place);
+    if (this.state.get().sought?.at === at) this.state.patch({ sought: { place, at, found } });
+  }
+
+  /** Goes to the first turn. */
+  async toStart(): Promise<void> {
+    if (this.state.get().phase !== "ready") return;
+    const front = (): Pick<ReadModel, "turns" | "from"> => this.older.state.get().pages[0] ?? this.#model;
+    if (front().from > 0) await this.older.goTo("oldest");
+    const start = front().turns[0];
+    if (start !== undefined) await this.seek({ turn: start.turn });
+  }
+
+  #holds(place: Place): boolean {
+    const { pages } = this.older.state.get();
+    const { from, turns, viewSeq } = this.#model;
+    const here = [...pages, { from, to: viewSeq + 1, turns }];
+    if ("event" in place) return here.some((page) => holds(page, place.event));
+    return here.some((page) =>
+      page.turns.some((turn) => turn.turn === place.turn && turn.startSeq >= page.from),
+    );
+  }
+
+  /** Says whether the reader is at the end, where the page may let go of what is far above. */
+  atEnd(atEnd: boolean): void {
+    this.#atEnd = atEnd;
   }
 
   reload(): void {
@@ -101,13 +159,15 @@ export class SessionView {
     this.state.get().log?.close();
     clearTimeout(this.#flush);
     this.#flush = undefined;
+    this.#atEnd = true;
     this.#model = emptyModel;
+    this.older.reset(null, 0);
   }
 
-  async #snapshot(id: string, justStarted: boolean, signal: AbortSignal): Promise<TurnsResponse> {
+  async #snapshot(id: string, justStarted: boolean, signal: AbortSignal): Promise<TurnPage> {
     for (let attempt = 0; ; attempt++) {
       try {
-        return await api.turns(id, signal);
+        return await turnPages.newest(id, signal);
       } catch (error) {
         const early = error instanceof ApiError && error.status === 404 && justStarted;
         if (!early || attempt >= 20) throw error;
@@ -116,8 +176,9 @@ export class SessionView {
     }
   }
 
-  #show(id: string, snapshot: TurnsResponse): void {
+  #show(id: string, snapshot: TurnPage): void {
     this.#model = fromSnapshot(snapshot);
+    this.older.reset(id, snapshot.from);
     const log = new LogStore(id, snapshot.lastSeq);
     probe.reset(id, snapshot.lastSeq);
     this.state.patch({ phase: "ready", model: this.#model, damage: snapshot.damage, log });
@@ -139,6 +200,9 @@ export class SessionView {
     });
     this.#follower = follower;
     void follower.run();
+    const wanted = this.#wanted;
+    this.#wanted = null;
+    if (wanted?.id === id) void this.seek(wanted.place);
   }
 
   #apply(view: ViewMessage): void {
@@ -146,7 +210,7 @@ export class SessionView {
     if (next === this.#model) return;
     probe.view(view.seq);
     const settled = next.running !== this.#model.running || next.status !== this.#model.status;
-    this.#model = next;
+    this.#model = this.#bounded(next);
     this.#flush ??= setTimeout(() => {
       this.#flush = undefined;
       this.state.patch({ model: this.#model });
@@ -157,16 +221,29 @@ export class SessionView {
     }
   }
 
+  /** A run can go on for days while it is watched: what is far above the end is let go. */
+  #bounded(model: ReadModel): ReadModel {
+    // Somebody who reads in the tail must not lose the ground; that has its bound too.
+    const isRead = !this.#atEnd && !this.older.state.get().gap;
+    const { turns, from } = trimTail(model.turns, model.from, isRead ? readBudget : budget);
+    if (from === model.from) return model;
+    // What is older than the cut is no longer next to the tail.
+    if (this.#atEnd) this.older.release();
+    this.older.tailBegins(from);
+    return { ...model, turns, from };
+  }
+
   /**
    * A server that was killed mid-run writes no closing events until someone resumes the session, so
    * after a reconnect the stream alone would leave the turn "running" for ever.
    */
   async #resync(id: string): Promise<void> {
     try {
-      const snapshot = await api.turns(id, this.#generation.signal);
+      const snapshot = await turnPages.newest(id, this.#generation.signal);
       if (this.state.get().id !== id || snapshot.running) return;
       if (snapshot.lastSeq < this.#model.viewSeq) return;
       this.#model = fromSnapshot(snapshot);
+      this.older.reset(id, snapshot.from);
       this.state.patch({ model: this.#model, damage: snapshot.damage });
       this.onActivity();
     } catch {

@@ -3,13 +3,16 @@
 use threadline_session::{
     Event, Patch, Payload, SessionId, Status, Transcript, TurnItem, View,
     limits::VIEW_OUTPUT_BYTES,
-    payload::{ChunkKind, Decision, EndReason, HeadReason, Outcome, SubagentUsage, Usage},
+    payload::{
+        BlobRef, ChunkKind, Decision, EndReason, HeadReason, Outcome, SubagentUsage, ToolResult,
+        Usage,
+    },
     types,
 };
 
 use crate::{
     sequences::Page,
-    support::{Log, call},
+    support::{Log, call, result},
 };
 
 /// Feeds a view and a page's copy of it; they must agree after every event.
@@ -190,6 +193,24 @@ fn live_output_is_capped_on_a_character_boundary() {
         panic!()
     };
     assert_eq!(tool.output.len(), VIEW_OUTPUT_BYTES);
+}
+
+#[test]
+fn a_shortened_result_says_where_the_whole_text_is() {
+    let mut log = Log::new();
+    log.open_turn("go");
+    log.assistant(vec![call("a", "shell", "{}")]);
+    log.start("a");
+    let full = Some(BlobRef { blob: "ab".into() });
+    log.push(Payload::ToolResult(ToolResult {
+        full: full.clone(),
+        ..result("a", "the start")
+    }));
+    let (view, _) = shown(&log);
+    let Some(TurnItem::Tool(tool)) = view.turns()[0].items.last() else {
+        panic!()
+    };
+    assert_eq!(tool.full, full);
 }
 
 #[test]
