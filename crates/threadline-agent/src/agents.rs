@@ -18,6 +18,7 @@ use threadline_session::{
 use threadline_store::{
     MemoryBackend, OpenError, Recovered, SessionStore, SessionWriter, StoreOptions,
 };
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{
@@ -63,6 +64,11 @@ impl Models {
     pub fn with(mut self, provider: Arc<dyn Provider>) -> Self {
         self.providers.insert(provider.name().into(), provider);
         self
+    }
+
+    /// Returns the names of the providers that are set up.
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        self.providers.keys().map(String::as_str)
     }
 
     /// Returns the model that new sessions use.
@@ -221,6 +227,8 @@ pub(crate) struct Shared {
     /// What tools keep as long as a run lasts.
     pub(crate) run_states: RunStates,
     running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
+    /// Counts the beginnings and ends of runs.
+    changes: watch::Sender<u64>,
     /// Whether no run begins by itself any more.
     stopping: AtomicBool,
 }
@@ -247,6 +255,7 @@ impl Shared {
     pub(crate) fn note_run(&self, run: &Run, core: &Arc<Core>) {
         let entry = (run.clone(), Arc::downgrade(core));
         self.running().insert(run.session_id().clone(), entry);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     pub(crate) fn forget_run(&self, run_id: &RunId, session_id: &SessionId) {
@@ -260,6 +269,7 @@ impl Shared {
         drop(running);
         self.run_states.end(run_id);
         self.board.forget(run_id);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 }
 
@@ -296,6 +306,7 @@ impl Agents {
             board: ApprovalBoard::default(),
             run_states: RunStates::default(),
             running: Mutex::new(HashMap::new()),
+            changes: watch::Sender::default(),
             stopping: AtomicBool::new(false),
         };
         Self {
@@ -387,6 +398,12 @@ impl Agents {
     pub fn runs(&self) -> Vec<Run> {
         let running = self.shared.running();
         running.values().map(|(run, _)| run.clone()).collect()
+    }
+
+    /// Returns a watch that changes whenever a run of this process begins or has ended.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
     }
 
     /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.

@@ -113,6 +113,8 @@ pub(crate) struct Config {
     store: String,
     provider: String,
     model: String,
+    /// The providers that a model may be chosen of, as `provider/model`.
+    providers: Vec<String>,
     demonstration: bool,
     defaults: PolicyPair,
     ceiling: PolicyPair,
@@ -136,6 +138,7 @@ pub(crate) async fn config(State(shared): State<Shared>) -> Json<Config> {
         store: shared.agents.store().address(),
         provider: model.provider.clone(),
         model: model.name.clone(),
+        providers: config.models.providers().map(str::to_owned).collect(),
         demonstration: shared.demonstration,
         // What a turn without a policy really runs under.
         defaults: pair(threadline_agent::policy::narrow(defaults, shared.ceiling)),

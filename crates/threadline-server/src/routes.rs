@@ -3,7 +3,8 @@
 use axum::routing::{MethodRouter, delete, get, patch, post};
 
 use crate::{
-    branches, error::Code, events, meta, metrics, openapi, queue, runs, sessions, state::Shared,
+    branches, changes, error::Code, events, meta, metrics, openapi, queue, runs, sessions,
+    state::Shared,
 };
 
 /// What an answer's body is.
@@ -228,7 +229,33 @@ fn listing() -> Vec<Route> {
             Kind::Text,
             "Only the forks of this session: its whole id.",
         )
+        .query("cwd", Kind::Text, "Only sessions of this folder.")
+        .query(
+            "pinned",
+            Kind::OneOf(&["true", "false"]),
+            "Only pinned sessions, or only others; both by default.",
+        )
+        .query(
+            "skip",
+            Kind::Whole,
+            "Sessions before the page, instead of `cursor`: to jump to any place.",
+        )
+        .query(
+            "count",
+            Kind::OneOf(&["0", "1"]),
+            "1: `counts` comes along, of all pages and of the whole store.",
+        )
         .errors(&[Code::InvalidInput]),
+        Route::new(
+            ("get", "/api/agent/changes"),
+            get(changes::follow),
+            (
+                "followChanges",
+                "Says `changed` at once, and whenever a run begins or ends, a question is asked \
+                 or answered, or a client changes a session here; what lists show may differ then.",
+            ),
+            (200, Content::Events),
+        ),
         Route::new(
             ("get", SESSION),
             get(sessions::show),

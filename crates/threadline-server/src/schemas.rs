@@ -138,6 +138,7 @@ fn summaries() -> Named {
                 ("sessions", list(is("Summary"))),
                 ("nextCursor", or_null(text())),
                 ("rebuilding", boolean()),
+                ("counts?", object(&[("shown", whole()), ("all", whole())])),
             ]),
         ),
         (
@@ -581,6 +582,7 @@ fn rest() -> Named {
                 ("store", text()),
                 ("provider", text()),
                 ("model", text()),
+                ("providers", list(text())),
                 ("demonstration", boolean()),
                 ("defaults", bounds()),
                 ("ceiling", bounds()),
