@@ -1,5 +1,7 @@
 // The wire contract as types. Nothing here is behaviour; see docs/http-api.md for the meaning.
 
+import type { ImageLimits } from "./acting";
+
 export interface Problem {
   type?: string;
   title?: string;
@@ -309,6 +311,10 @@ export interface ServerConfig {
   store: string;
   provider: string;
   model: string;
+  /** The providers that are set up. */
+  providers?: string[];
+  /** What may be attached to a message. */
+  images?: ImageLimits;
   demonstration: boolean;
   defaults: { approvalPolicy: ApprovalPolicy; sandboxMode: SandboxMode };
   ceiling: { approvalPolicy: ApprovalPolicy; sandboxMode: SandboxMode };

@@ -10,9 +10,10 @@ interface ApprovalBoxProps {
   runId: string;
   callId: string;
   name: string;
+  onDecided?: () => void;
 }
 
-export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps) {
+export function ApprovalBox({ approval, runId, callId, name, onDecided }: ApprovalBoxProps) {
   const [comment, setComment] = useState("");
   const [sent, setSent] = useState<Decision | null>(null);
   const [error, setError] = useState<HumanError | null>(null);
@@ -22,9 +23,13 @@ export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps)
     setError(null);
     try {
       await api.decide(runId, callId, decision, comment.trim());
+      onDecided?.();
     } catch (failure) {
-      setSent(null);
-      setError(toHuman(failure));
+      const human = toHuman(failure);
+      setError(human);
+      // Somebody else was first: there is nothing left to choose, and what was chosen will show.
+      if (human.code === "already_decided") onDecided?.();
+      else setSent(null);
     }
   };
 

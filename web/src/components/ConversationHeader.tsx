@@ -5,6 +5,7 @@ import type { ConnectionState } from "../sse/follower";
 import { CopyId } from "./CopyId";
 import { Status } from "./Feedback";
 import { Icon } from "./Icon";
+import { TrayButton } from "./SessionRail";
 
 interface ConversationHeaderProps {
   view: SessionViewState;
@@ -18,7 +19,7 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
   return (
     <header className="conversation-header">
       <div className="heading">
-        <h2>{view.id === null ? "New session" : summary === null ? "Session" : sessionTitle(summary)}</h2>
+        <h2 title={summary === null ? undefined : sessionTitle(summary)}>{view.id === null ? "New session" : summary === null ? "Session" : sessionTitle(summary)}</h2>
         <div className="heading-facts">
           {view.id !== null && <CopyId id={view.id} label="session id" />}
           {view.phase === "ready" && <Status status={view.model.status} />}
@@ -37,6 +38,23 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
         </div>
       </div>
       <Connection state={view.connection} />
+      <span className="header-tray">
+        <TrayButton />
+      </span>
+      {view.id !== null && view.phase === "ready" && (
+        <button
+          type="button"
+          className="icon-button"
+          data-testid="open-compare"
+          aria-label="Compare with a fork"
+          title="Compare with a fork"
+          onClick={() => {
+            if (view.id !== null) app.show({ compare: [view.id, summary?.parent?.id ?? null] });
+          }}
+        >
+          <Icon name="compare" />
+        </button>
+      )}
       <button
         type="button"
         className="icon-button inspect-toggle"

@@ -5,6 +5,7 @@ import { clock, dateTime, duration, shortId, tokens } from "../model/format";
 import { Icon } from "./Icon";
 import { Status } from "./Feedback";
 import { ItemView, Thinking } from "./Items";
+import { TurnActions, TurnFollowUps } from "./TurnActions";
 
 interface TurnViewProps {
   turn: Turn;
@@ -12,18 +13,22 @@ interface TurnViewProps {
   liveStatus: string | null;
   /** What comes after this turn: other turns, nothing yet, or what cannot be read any more. */
   end: "earlier" | "last" | "damaged";
+  /** Whether it stands where nothing can be done with it, as in a comparison. */
+  readOnly?: boolean;
 }
 
-export const TurnView = memo(function TurnView({ turn, liveStatus, end }: TurnViewProps) {
+export const TurnView = memo(function TurnView({ turn, liveStatus, end, readOnly }: TurnViewProps) {
   const live = liveStatus !== null;
   return (
     <article className="turn" data-testid="turn" data-turn={turn.turn} aria-label={`Turn ${turn.turn}`}>
       <TurnHeader turn={turn} liveStatus={liveStatus} />
+      {readOnly !== true && <TurnActions turn={turn} last={end !== "earlier"} live={live} />}
       {turn.items.map((item) => (
         <ItemView key={item.id} item={item} runId={turn.runId} live={live} />
       ))}
       {live && isQuiet(turn) && <Thinking />}
       <TurnEnd turn={turn} live={live} end={end} />
+      {readOnly !== true && <TurnFollowUps turn={turn} last={end !== "earlier"} live={live} />}
     </article>
   );
 });
@@ -36,7 +41,7 @@ function isQuiet(turn: Turn): boolean {
   return last.kind !== "tool" || last.outcome !== null;
 }
 
-function TurnHeader({ turn, liveStatus }: Omit<TurnViewProps, "end">) {
+function TurnHeader({ turn, liveStatus }: Pick<TurnViewProps, "turn" | "liveStatus">) {
   const status = liveStatus ?? turn.reason?.kind ?? "interrupted";
   const took = turn.endedAt === null ? null : duration(turn.endedAt - turn.startedAt);
   const used = turn.usage.inputTokens + turn.usage.outputTokens > 0;
