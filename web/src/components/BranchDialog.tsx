@@ -36,7 +36,7 @@ export default function BranchDialog({ plan }: { plan: Plan }) {
             className="field branch-text"
             aria-label="Message"
             data-testid="branch-text"
-            autoFocus
+            data-first
             rows={6}
             value={text}
             onChange={(event) => setText(event.target.value)}

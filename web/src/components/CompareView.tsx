@@ -3,7 +3,7 @@ import { api } from "../api/client";
 import { toHuman, type HumanError } from "../api/problem";
 import type { Summary, Turn } from "../api/types";
 import { commonTurns } from "../model/compare";
-import { dateTime, plural, sessionTitle, shortId } from "../model/format";
+import { dateTime, oneLine, plural, sessionTitle, shortId } from "../model/format";
 import { useApp } from "../state/app";
 import { sessionOf } from "../state/approvals";
 import { Dialog } from "./Dialog";
@@ -111,6 +111,12 @@ async function sideOf(id: string, signal: AbortSignal): Promise<Side> {
   return { turns, summary };
 }
 
+const names = ["Left", "Right"] as const;
+
+function nameOf(id: string, { summary }: Side): string {
+  return summary === undefined ? shortId(id) : oneLine(sessionTitle(summary), 40);
+}
+
 interface ColumnsProps {
   ids: readonly [string, string];
   sides: readonly [Side, Side];
@@ -133,25 +139,33 @@ function Columns({ ids, sides, onClose }: ColumnsProps) {
       <div className="compare-tabs" role="group" aria-label="Which session">
         {([0, 1] as const).map((at) => (
           <button key={at} type="button" aria-pressed={tab === at} onClick={() => setTab(at)}>
-            {shortId(ids[at])}
+            {names[at]}: {nameOf(ids[at], sides[at])}
           </button>
         ))}
       </div>
       <div className="compare-columns" data-tab={tab}>
         {([0, 1] as const).map((at) => (
-          <Column key={at} id={ids[at]} side={sides[at]} common={common} onClose={onClose} />
+          <Column key={at} place={names[at]} id={ids[at]} side={sides[at]} common={common} onClose={onClose} />
         ))}
       </div>
     </div>
   );
 }
 
-function Column({ id, side, common, onClose }: { id: string; side: Side; common: number; onClose: () => void }) {
+interface ColumnProps {
+  place: string;
+  id: string;
+  side: Side;
+  common: number;
+  onClose: () => void;
+}
+
+function Column({ place, id, side, common, onClose }: ColumnProps) {
   const app = useApp();
   const { summary, turns } = side;
   const own = turns.slice(common);
   return (
-    <section className="compare-column" data-testid="compare-column" data-session-id={id} aria-label={`Session ${shortId(id)}`}>
+    <section className="compare-column" data-testid="compare-column" data-session-id={id} aria-label={`${place} session`}>
       <header>
         <button
           type="button"

@@ -23,7 +23,11 @@ export function Dialog({ title, onClose, children, extra, kind = "usual", testId
   useEffect(() => {
     const dialog = element.current;
     const before = document.activeElement;
-    if (dialog !== null && !dialog.open) dialog.showModal();
+    if (dialog !== null && !dialog.open) {
+      dialog.showModal();
+      // Not the first button, which is the one that closes it.
+      (dialog.querySelector<HTMLElement>("[data-first]") ?? dialog).focus();
+    }
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
@@ -33,6 +37,7 @@ export function Dialog({ title, onClose, children, extra, kind = "usual", testId
     <dialog
       ref={element}
       className={`dialog ${kind}`}
+      tabIndex={-1}
       data-testid={testId}
       aria-labelledby={heading}
       onCancel={(event) => {

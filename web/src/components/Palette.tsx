@@ -25,8 +25,10 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const list = useId();
-  const { sessions, searching, failed } = useFound(text);
+  const { found, searching, failed } = useFound(text);
   const words = wordsOf(text);
+  // What an earlier search has found must not be picked by the keys of this one.
+  const sessions = found.filter((session) => words.every((word) => textOf(session).includes(word)));
   const commands = commandsOf(app).filter(({ name }) =>
     words.every((word) => name.toLowerCase().includes(word)),
   );
@@ -69,7 +71,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
       <div className="palette-field">
         <Icon name="search" />
         <input
-          autoFocus
+          data-first
           role="combobox"
           aria-expanded="true"
           aria-controls={list}
@@ -116,8 +118,12 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   );
 }
 
+function textOf({ title, firstPrompt, id, tags }: Summary): string {
+  return [title, firstPrompt, id, ...tags].join("\n").toLowerCase();
+}
+
 function useFound(text: string) {
-  const [sessions, setSessions] = useState<readonly Summary[]>([]);
+  const [found, setFound] = useState<readonly Summary[]>([]);
   const [state, setState] = useState<"searching" | "done" | "failed">("searching");
   const first = useRef(true);
   useEffect(() => {
@@ -127,7 +133,7 @@ function useFound(text: string) {
       const query = { query: text.trim(), archived: text.trim() === "" ? "false" : "all" } as const;
       api.sessions(query, { limit: shownSessions }, abort.signal).then(
         (page) => {
-          setSessions(page.sessions);
+          setFound(page.sessions);
           setState("done");
         },
         () => {
@@ -142,7 +148,7 @@ function useFound(text: string) {
       abort.abort();
     };
   }, [text]);
-  return { sessions, searching: state === "searching", failed: state === "failed" };
+  return { found, searching: state === "searching", failed: state === "failed" };
 }
 
 function commandsOf(app: App): Command[] {

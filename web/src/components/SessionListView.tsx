@@ -1,5 +1,14 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useImperativeHandle, useRef, useState, type KeyboardEvent, type Ref } from "react";
+import {
+  useEffect,
+  useImperativeHandle,
+  useRef,
+  useState,
+  type FocusEvent,
+  type KeyboardEvent,
+  type Ref,
+  type RefObject,
+} from "react";
 import { useNow } from "../hooks/useNow";
 import { wordsOf } from "../model/match";
 import { useApp } from "../state/app";
@@ -41,7 +50,6 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
     count,
     getScrollElement: () => scroller.current,
     estimateSize: () => rowHeights[density],
-    getItemKey: (at) => keyOf(at, row),
     overscan: 8,
   });
   useEffect(() => virtual.measure(), [density, virtual]);
@@ -52,26 +60,27 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
     if (state.phase === "ready") app.list.ensure(places.real(first), places.real(last));
   });
 
+  const { focusAt, onFocus, onBlur } = useRowFocus(scroller);
   const { current, setActive, move, enter, onKeyDown } = useRovingFocus(count, viewed, (at) => {
     virtual.scrollToIndex(at, { align: "auto" });
-    // The row may only come into existence with the scroll, or with what is still to be loaded.
-    requestAnimationFrame(() => requestAnimationFrame(() => focusRow(scroller.current, at)));
+    focusAt(at);
   });
   useImperativeHandle(ref, () => ({ move, enter }));
   const words = wordsOf(state.query.query);
 
   return (
     <>
-      <div className="session-scroll" ref={scroller} onKeyDown={onKeyDown} aria-busy={state.searching}>
+      <div className="session-scroll" ref={scroller} onKeyDown={onKeyDown} onFocus={onFocus} onBlur={onBlur} aria-busy={state.searching}>
         <ListMessages empty={count === 0} />
         <div className="virtual" role="list" aria-label="Sessions" style={{ height: virtual.getTotalSize() }}>
           {items.map((item) => {
             const session = row(item.index);
             const place = { top: item.start, height: item.size, at: item.index };
-            if (session === undefined) return <LoadingRow key={item.key} {...place} />;
+            const key = keyOf(item.index, row);
+            if (session === undefined) return <LoadingRow key={key} {...place} />;
             return (
               <SessionRow
-                key={item.key}
+                key={key}
                 {...place}
                 session={live(session, view)}
                 now={now}
@@ -168,8 +177,45 @@ function live(session: Summary, view: { id: string | null; phase: string; model:
   return status === session.status ? session : { ...session, status };
 }
 
-function focusRow(scroller: HTMLElement | null, at: number): void {
-  scroller?.querySelector<HTMLElement>(`[data-at="${at}"] .row-main`)?.focus();
+/**
+ * Focuses the row at a place. It may only come into existence with the scroll, or when its page has
+ * been loaded; whoever goes elsewhere meanwhile is left alone. When the focused row goes away, for
+ * example because it was deleted, the one in its place takes over.
+ */
+function useRowFocus(scroller: RefObject<HTMLElement | null>) {
+  const last = useRef<{ row: Element; at: number } | null>(null);
+  const wanted = useRef<{ at: number; from: Element | null } | null>(null);
+  const settle = (): void => {
+    if (last.current !== null && !last.current.row.isConnected) {
+      wanted.current ??= { at: last.current.at, from: document.body };
+      last.current = null;
+    }
+    const goal = wanted.current;
+    const list = scroller.current;
+    if (goal === null || list === null) return;
+    const active = document.activeElement;
+    if (active !== goal.from && active !== document.body && !list.contains(active)) {
+      wanted.current = null;
+      return;
+    }
+    const row = list.querySelector<HTMLElement>(`[data-at="${goal.at}"]`);
+    row?.querySelector<HTMLElement>(".row-main")?.focus({ preventScroll: true });
+    if (row?.dataset["sessionId"] !== undefined) wanted.current = null;
+  };
+  useEffect(settle);
+  return {
+    focusAt: (at: number): void => {
+      wanted.current = { at, from: document.activeElement };
+      settle();
+    },
+    onFocus: ({ target }: FocusEvent): void => {
+      const row = target.closest<HTMLElement>("[data-at]");
+      last.current = row === null ? null : { row, at: Number(row.dataset["at"]) };
+    },
+    onBlur: ({ relatedTarget }: FocusEvent): void => {
+      if (relatedTarget !== null) last.current = null;
+    },
+  };
 }
 
 function LoadingRow({ top, height, at }: { top: number; height: number; at: number }) {

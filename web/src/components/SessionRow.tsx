@@ -1,4 +1,4 @@
-import { memo, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { memo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
 import { toHuman } from "../api/problem";
 import type { Summary } from "../api/types";
 import { dateTime, plural, relativeTime, sessionTitle, shortId, withoutFolder } from "../model/format";
@@ -34,6 +34,7 @@ export const SessionRow = memo(
     const app = useApp();
     const [editing, setEditing] = useState(false);
     const [problem, setProblem] = useState<string | null>(null);
+    const main = useRef<HTMLButtonElement>(null);
     const title = sessionTitle(session);
     const match = matchOf(session, props.words);
 
@@ -88,13 +89,15 @@ export const SessionRow = memo(
         {editing ? (
           <RenameField
             initial={session.title ?? title}
-            onDone={(value) => {
+            onDone={(value, by) => {
               setEditing(false);
+              if (by === "key") requestAnimationFrame(() => main.current?.focus());
               if (value !== null && value !== (session.title ?? title)) void update({ title: value || null });
             }}
           />
         ) : (
           <button
+            ref={main}
             type="button"
             className="row-main"
             aria-current={selected ? "true" : undefined}
@@ -250,7 +253,7 @@ function RowActions({ session, title, onRename, onUpdate }: RowActionsProps) {
 interface RenameFieldProps {
   initial: string;
   /** The new title, empty to go back to the first prompt, or null when it was cancelled. */
-  onDone: (title: string | null) => void;
+  onDone: (title: string | null, by: "key" | "leaving") => void;
 }
 
 function RenameField({ initial, onDone }: RenameFieldProps) {
@@ -260,7 +263,7 @@ function RenameField({ initial, onDone }: RenameFieldProps) {
       className="rename"
       onSubmit={(event) => {
         event.preventDefault();
-        onDone(value.trim());
+        onDone(value.trim(), "key");
       }}
     >
       <input
@@ -275,9 +278,9 @@ function RenameField({ initial, onDone }: RenameFieldProps) {
         onKeyDown={(event) => {
           if (event.key !== "Escape") return;
           event.stopPropagation();
-          onDone(null);
+          onDone(null, "key");
         }}
-        onBlur={() => onDone(null)}
+        onBlur={() => onDone(null, "leaving")}
       />
     </form>
   );
