@@ -24,6 +24,7 @@ use uuid::Uuid;
 use crate::{
     ApprovalBoard, CompactionOptions, Prices, Run, RunLimits, StartError,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
+    offers::Offered,
     tools::{ToolSource, Toolbox, state::RunStates},
 };
 
@@ -227,6 +228,8 @@ pub(crate) struct Shared {
     /// What tools keep as long as a run lasts.
     pub(crate) run_states: RunStates,
     running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
+    /// What interrupted sessions asked when they were looked at last.
+    offers: Mutex<HashMap<SessionId, Offered>>,
     /// Counts the beginnings and ends of runs.
     changes: watch::Sender<u64>,
     /// Whether no run begins by itself any more.
@@ -236,6 +239,10 @@ pub(crate) struct Shared {
 impl Shared {
     fn running(&self) -> MutexGuard<'_, HashMap<SessionId, (Run, Weak<Core>)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn offers(&self) -> MutexGuard<'_, HashMap<SessionId, Offered>> {
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -306,6 +313,7 @@ impl Agents {
             board: ApprovalBoard::default(),
             run_states: RunStates::default(),
             running: Mutex::new(HashMap::new()),
+            offers: Mutex::default(),
             changes: watch::Sender::default(),
             stopping: AtomicBool::new(false),
         };

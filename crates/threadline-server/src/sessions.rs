@@ -70,15 +70,13 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
     let store = shared.agents.store();
+    let skip = params.number("skip", 0, 0..=u64::MAX)?;
     let page = match (params.get("cursor"), params.get("skip")) {
         (Some(_), Some(_)) => {
             let detail = "a page starts at `cursor` or after `skip` sessions, not at both";
             return Err(Problem::field("skip", detail));
         }
-        (None, Some(_)) => {
-            let skip = params.number("skip", 0, 0..=u64::MAX)?;
-            store.list_at(&filter, skip, limit).await?
-        }
+        (None, Some(_)) => store.list_at(&filter, skip, limit).await?,
         (cursor, None) => store.list(&filter, cursor, limit).await?,
     };
     let counts = if params.choice("count", false, &[("1", true), ("0", false)])? {
@@ -86,8 +84,15 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
             archived: Archived::All,
             ..ListFilter::default()
         };
+        // The last page says it itself; counting what a search finds means to look at everything.
+        let last = page.next.is_none() && params.get("cursor").is_none();
+        let rows = page.sessions.len() as u64;
         Some(Counts {
-            shown: store.count(&filter).await?,
+            shown: if last && (rows > 0 || skip == 0) {
+                skip.saturating_add(rows)
+            } else {
+                store.count(&filter).await?
+            },
             all: store.count(&all).await?,
         })
     } else {
