@@ -270,7 +270,7 @@ test.describe("100,000 sessions", () => {
       Object.assign(window, { long });
     });
     const app = await Threadline.open(page, server);
-    await expect(app.byId("list-footer")).toContainText("100000 sessions");
+    await expect(app.byId("list-footer")).toContainText("100,000 sessions");
     const scroller = page.locator(".session-scroll");
     const start = Date.now();
     await scroller.evaluate((list) => list.scrollTo(0, list.scrollHeight));
@@ -316,3 +316,72 @@ function row(at: number) {
     error: null,
   };
 }
+
+test("very long texts and many tags stay in their places", async ({ page, server }) => {
+  const long = "averyveryverylongwordwithoutanyspace".repeat(280);
+  const id = await server.run({ task: `${long}\n${"line\n".repeat(300)}` });
+  const app = await Threadline.open(page, server);
+  await app.openSession(id);
+  const fits = (): Promise<boolean> => page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth);
+  expect(await fits()).toBe(true);
+  await app.continueSession(id);
+  await app.byId("composer").fill(long);
+  expect(await fits()).toBe(true);
+  await app.turn(1).hover();
+  await app.turn(1).getByTestId("turn-edit").click();
+  await expect(app.byId("branch-text")).toBeFocused();
+  expect(await fits()).toBe(true);
+  await picture(page, "long-texts");
+  await expectAccessible(page);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+k");
+  await expect(app.byId("palette-option").first()).toContainText("averyvery");
+  await picture(page, "long-palette");
+});
+
+test.describe("dark phone", () => {
+  test.use({ viewport: { width: 390, height: 844 }, hasTouch: true, colorScheme: "dark" });
+
+  test("tray, queue, palette, settings and comparison fit, and axe finds nothing", async ({ page, strict, strictServer: server }) => {
+    const app = await Threadline.open(page, server);
+    const check = async (name: string): Promise<void> => {
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= window.innerWidth)).toBe(true);
+      await expectAccessible(page);
+      await picture(page, `dark-phone-${name}`);
+    };
+    await strict.script({ when: { user: "start" }, text: "Started." });
+    await app.send("start");
+    await app.ended(1);
+    const parent = await app.sessionId();
+    await app.turn(1).getByTestId("turn-fork").tap();
+    await check("fork");
+    await app.byId("branch-do").tap();
+    await expect.poll(() => app.sessionId()).not.toBe(parent);
+    await app.live(await app.sessionId());
+    await app.byId("open-compare").tap();
+    await expect(app.byId("compare")).toContainText("1 turn in common");
+    await check("compare");
+    await page.keyboard.press("Escape");
+    await strict.script({
+      when: { user: "mark it" },
+      steps: [{ toolCall: { id: "c", name: "shell", arguments: { command: "echo hi > x" } } }],
+    });
+    await app.send("mark it");
+    await expect(app.byId("approve")).toBeVisible();
+    await app.send("and then the other thing, as we have said before");
+    await expect(app.byId("queued")).toHaveCount(1);
+    await check("queue");
+    await page.locator(".header-tray").getByTestId("open-tray").tap();
+    await expect(app.byId("tray-entry")).toBeVisible();
+    await check("tray");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await expect(app.byId("palette-option").first()).toBeVisible();
+    await check("palette");
+    await page.keyboard.press("Escape");
+    await page.getByRole("navigation", { name: "Parts of the page" }).getByRole("button", { name: "Sessions" }).tap();
+    await check("list");
+    await app.byId("open-settings").tap();
+    await check("settings");
+  });
+});

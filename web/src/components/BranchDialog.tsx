@@ -55,7 +55,7 @@ export default function BranchDialog({ plan }: { plan: Plan }) {
             disabled={busy || (plan.kind === "edit" && text.trim() === "")}
             aria-busy={busy}
           >
-            {verbs[plan.kind]}
+            {plan.kind === "edit" && plan.turn.startSeq === 0 ? "Send as a new session" : verbs[plan.kind]}
           </button>
         </div>
       </form>

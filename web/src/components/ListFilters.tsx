@@ -1,6 +1,5 @@
 import type { ArchivedFilter } from "../api/client";
 import type { SessionStatus } from "../api/types";
-import { plural } from "../model/format";
 import { useApp } from "../state/app";
 import { everything } from "../state/sessionList";
 import { useStore } from "../state/store";
@@ -83,7 +82,9 @@ export function ListFooter({ deleting }: { deleting: number }) {
   const filtered = query.query !== "" || query.status !== "" || query.cwd !== "";
   return (
     <div className="list-footer" data-testid="list-footer" role="status">
-      <span>{plural(shown, "session")}</span>
+      <span>
+        {shown.toLocaleString("en")} {shown === 1 ? "session" : "sessions"}
+      </span>
       {hidden > 0 && (
         <>
           <span data-testid="hidden-count">

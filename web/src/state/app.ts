@@ -20,6 +20,7 @@ import { Store } from "./store";
 
 /** For what no change is told of, such as what another process does. */
 const slowRefreshMs = 15_000;
+const changePauseMs = 400;
 
 export interface ServerState {
   config: ServerConfig | null;
@@ -49,6 +50,8 @@ export class App {
   readonly run = new Store<RunStarted | null>(null);
   #started: string | null = null;
   #viewed: string | null = null;
+  #pause: ReturnType<typeof setTimeout> | undefined;
+  #missed = false;
 
   start(): void {
     this.composer.onStarted = (run) => this.#runStarted(run);
@@ -143,7 +146,22 @@ export class App {
     if (this.run.get()?.sessionId === id) this.run.set(null);
   }
 
+  /** At once, then not again for a moment: with many runs something changes all the time. */
   #changed(): void {
+    if (this.#pause !== undefined) {
+      this.#missed = true;
+      return;
+    }
+    this.#refresh();
+    this.#pause = setTimeout(() => {
+      this.#pause = undefined;
+      if (!this.#missed) return;
+      this.#missed = false;
+      this.#changed();
+    }, changePauseMs);
+  }
+
+  #refresh(): void {
     void this.list.refresh().then(() => this.#refreshHeading());
     void this.approvals.refresh();
     void this.queue.refresh();
