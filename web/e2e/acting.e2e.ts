@@ -259,3 +259,49 @@ test("what held before is shown, wider is said in words, and another model is as
   await app.byId("tab-session").click();
   await expect(app.byId("model")).toHaveAttribute("placeholder", "another-model");
 });
+
+test("images are attached, previewed, refused with a reason, taken away and sent", async ({ app, page }) => {
+  // A server that takes images says so in its configuration.
+  await page.route("**/api/agent/config", async (route) => {
+    const answer = await route.fetch();
+    const config = (await answer.json()) as object;
+    const images = { count: 2, bytes: 2000, mediaTypes: ["image/png"] };
+    await route.fulfill({ response: answer, json: { ...config, images } });
+  });
+  const sent: { images?: { mediaType: string; data: string }[] }[] = [];
+  await page.route("**/api/agent/stream", (route) => {
+    sent.push(route.request().postDataJSON() as (typeof sent)[number]);
+    return route.fulfill({ status: 400, json: { code: "bad_image", detail: "not today" } });
+  });
+  await page.reload();
+  const png = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+  const file = (name: string, mimeType = "image/png", buffer = png) => ({ name, mimeType, buffer });
+  await app.byId("attach").setInputFiles([file("one.png"), file("two.png"), file("three.png")]);
+  await expect(app.byId("attachment")).toHaveCount(2);
+  await expect(app.byId("error-banner")).toContainText("a message may have 2 images");
+  await picture(page, "attachments");
+  await expectAccessible(page);
+  await page.getByRole("button", { name: "Remove two.png" }).click();
+  await expect(app.byId("attachment")).toHaveCount(1);
+  await app.byId("attach").setInputFiles([file("big.png", "image/png", Buffer.alloc(2001)), file("x.svg", "image/svg+xml")]);
+  await expect(app.byId("error-banner")).toContainText("big.png has 2.0 KiB");
+  await expect(app.byId("error-banner")).toContainText("x.svg is no image that models take: PNG");
+  await page.evaluate((data) => {
+    const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([bytes], "", { type: "image/png" }));
+    const paste = new ClipboardEvent("paste", { clipboardData: transfer, bubbles: true, cancelable: true });
+    document.getElementById("composer-text")?.dispatchEvent(paste);
+  }, png.toString("base64"));
+  await expect(app.byId("attachment")).toHaveCount(2);
+  await app.byId("composer").fill("look at these");
+  await app.byId("send").click();
+  await expect(page.locator(".composer").getByTestId("error-banner").first()).toContainText("Not today.");
+  expect(sent[0]?.images).toEqual([
+    { mediaType: "image/png", data: png.toString("base64") },
+    { mediaType: "image/png", data: png.toString("base64") },
+  ]);
+  // What was refused is not lost.
+  await expect(app.byId("attachment")).toHaveCount(2);
+  await expect(app.byId("composer")).toHaveValue("look at these");
+});

@@ -52,15 +52,15 @@ describe("SessionList", () => {
   });
 
   it("jumps anywhere without what lies between, and keeps few pages", async () => {
-    const { fetch, pages } = server(many(100_000));
+    const { fetch, pages } = server(many(10_000));
     const list = new SessionList(fetch);
     await list.load();
-    list.ensure(99_990, 99_999);
+    list.ensure(9_990, 9_999);
     await settle();
-    expect(list.row(99_999)?.id).toBe("s99999");
-    expect(list.row(50_000)).toBeUndefined();
-    expect(pages()).toEqual([0, 999]);
-    for (let page = 1; page < 90; page++) {
+    expect(list.row(9_999)?.id).toBe("s9999");
+    expect(list.row(5_000)).toBeUndefined();
+    expect(pages()).toEqual([0, 99]);
+    for (let page = 1; page < 40; page++) {
       list.ensure(page * listPageSize, page * listPageSize + 20);
       await settle();
     }

@@ -103,6 +103,7 @@ function NotUndone({ turns }: { turns: readonly Turn[] }) {
   const calls = turns
     .flatMap((turn) => turn.items)
     .flatMap((item) => (item.kind === "tool" && item.outcome !== "not_started" && item.outcome !== "denied" ? [item] : []));
+  if (turns.length === 0) return null;
   if (calls.length === 0) return <p className="quiet">No tool has run in what is left out.</p>;
   return (
     <div className="not-undone" data-testid="not-undone">

@@ -73,9 +73,14 @@ export class App {
     this.changes.onChanged = () => this.#changed();
     this.changes.reach.subscribe(() => this.#reached());
     this.changes.start();
-    setInterval(() => {
+    const inSight = (): void => {
       if (document.visibilityState === "visible") this.#changed();
-    }, slowRefreshMs);
+    };
+    setInterval(inSight, slowRefreshMs);
+    document.addEventListener("visibilitychange", () => {
+      this.changes.wake();
+      inSight();
+    });
   }
 
   async loadConfig(): Promise<void> {
@@ -148,6 +153,11 @@ export class App {
 
   /** At once, then not again for a moment: with many runs something changes all the time. */
   #changed(): void {
+    // Timers of a page out of sight may be held up for a minute, and somebody may wait to be told.
+    if (document.visibilityState === "hidden") {
+      this.#refresh();
+      return;
+    }
     if (this.#pause !== undefined) {
       this.#missed = true;
       return;

@@ -5,7 +5,8 @@ export type Reach = "connecting" | "up" | "down";
 
 const lockName = "threadline.changes";
 const channelName = "threadline.changes";
-const retryMs = 2000;
+const retryMs = 500;
+const maxRetryMs = 5000;
 
 type Word = "changed" | "up" | "down";
 
@@ -20,6 +21,7 @@ export class ChangeFeed {
   #source: EventSource | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #channel: BroadcastChannel | undefined;
+  #failures = 0;
 
   start(): void {
     if (navigator.locks === undefined || typeof BroadcastChannel === "undefined") {
@@ -57,6 +59,7 @@ export class ChangeFeed {
     const source = new EventSource(api.changesUrl);
     this.#source = source;
     source.addEventListener("changed", () => {
+      this.#failures = 0;
       this.#tell("up");
       this.#tell("changed");
     });
@@ -64,7 +67,9 @@ export class ChangeFeed {
       this.#tell("down");
       // A refusal ends the source for good; a lost connection it mends by itself, in its own time.
       source.close();
-      this.#retry ??= setTimeout(() => this.#listen(), retryMs);
+      const wait = Math.min(retryMs * 2 ** this.#failures, maxRetryMs);
+      this.#failures = Math.min(this.#failures + 1, 8);
+      this.#retry ??= setTimeout(() => this.#listen(), wait);
     });
   }
 
