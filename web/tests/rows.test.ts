@@ -36,7 +36,7 @@ describe("rowsOf", () => {
   it("lists heads, items and unusual ends", () => {
     const tail = page(0, 20, [turn(1, 0, [user(1), said(5)]), turn(2, 10, [user(11)], "cancelled")]);
     expect(keys(rows(tail))).toEqual([
-      "t1:head", "t1:seq:1", "t1:step:5", "t2:head", "t2:seq:11", "t2:end",
+      "t1:head", "t1:seq:1", "t1:step:5", "t2:head", "t2:seq:11", "t2:end", "t2:follow",
     ]);
     expect(rows(page(0, 0, []))).toEqual([]);
   });

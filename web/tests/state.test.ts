@@ -7,7 +7,6 @@ import { timedKey } from "../src/state/composer";
 import { currentRun } from "../src/state/currentRun";
 import { LogStore } from "../src/state/logStore";
 import { hashOf, viewedFromHash } from "../src/state/route";
-import { mergeHead } from "../src/state/sessionList";
 
 const started: RunStarted = {
   type: "run_started",
@@ -92,33 +91,6 @@ describe("currentRun", () => {
   it("asks the list while another session is viewed", () => {
     const run = currentRun(started, { id: "other", model: emptyModel }, [summary("s", 1)]);
     expect(run).toMatchObject({ sessionId: "s", status: "idle", running: false });
-  });
-});
-
-describe("mergeHead", () => {
-  const ids = (list: readonly Summary[]): string[] => list.map((session) => session.id);
-
-  it("moves an updated session up and keeps the pages below", () => {
-    const known = [summary("a", 9), summary("b", 8), summary("c", 7), summary("d", 6)];
-    const merged = mergeHead(
-      { sessions: known, cursor: "4" },
-      { sessions: [summary("c", 10), summary("a", 9)], nextCursor: "2", rebuilding: false },
-    );
-    expect(ids(merged.sessions)).toEqual(["c", "a", "b", "d"]);
-    expect(merged.cursor).toBe("4");
-  });
-
-  it("drops what was deleted elsewhere", () => {
-    const merged = mergeHead(
-      { sessions: [summary("a", 9), summary("b", 8), summary("c", 7)], cursor: "3" },
-      { sessions: [summary("a", 9), summary("c", 7)], nextCursor: "2", rebuilding: false },
-    );
-    expect(ids(merged.sessions)).toEqual(["a", "c"]);
-  });
-
-  it("takes a complete list as it is", () => {
-    const merged = mergeHead({ sessions: [summary("x", 1)], cursor: null }, { sessions: [], nextCursor: null, rebuilding: false });
-    expect(merged.sessions).toEqual([]);
   });
 });
 

@@ -19,6 +19,7 @@ use threadline_session::{
 use threadline_store::{
     MemoryBackend, OpenError, Recovered, SessionStore, SessionWriter, StoreOptions,
 };
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
@@ -26,6 +27,7 @@ use crate::{
     Allow, ApprovalBoard, CompactionOptions, Counters, Prices, Run, RunLimits, StartError,
     TitleModel,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
+    offers::Offered,
     tools::{ToolSource, Toolbox, state::RunStates},
 };
 
@@ -66,6 +68,11 @@ impl Models {
     pub fn with(mut self, provider: Arc<dyn Provider>) -> Self {
         self.providers.insert(provider.name().into(), provider);
         self
+    }
+
+    /// Returns the names of the providers that are set up.
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        self.providers.keys().map(String::as_str)
     }
 
     /// Returns the model that new sessions use.
@@ -242,6 +249,10 @@ pub(crate) struct Shared {
     /// Titles in the making.
     pub(crate) titles: TaskTracker,
     running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
+    /// What interrupted sessions asked when they were looked at last.
+    offers: Mutex<HashMap<SessionId, Offered>>,
+    /// Counts the beginnings and ends of runs.
+    changes: watch::Sender<u64>,
     /// Whether no run begins by itself any more.
     stopping: AtomicBool,
 }
@@ -249,6 +260,10 @@ pub(crate) struct Shared {
 impl Shared {
     fn running(&self) -> MutexGuard<'_, HashMap<SessionId, (Run, Weak<Core>)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn offers(&self) -> MutexGuard<'_, HashMap<SessionId, Offered>> {
+        self.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -268,6 +283,7 @@ impl Shared {
     pub(crate) fn note_run(&self, run: &Run, core: &Arc<Core>) {
         let entry = (run.clone(), Arc::downgrade(core));
         self.running().insert(run.session_id().clone(), entry);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     pub(crate) fn forget_run(&self, run_id: &RunId, session_id: &SessionId) {
@@ -281,6 +297,7 @@ impl Shared {
         drop(running);
         self.run_states.end(run_id);
         self.board.forget(run_id);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 }
 
@@ -318,6 +335,8 @@ impl Agents {
             run_states: RunStates::default(),
             titles: TaskTracker::new(),
             running: Mutex::new(HashMap::new()),
+            offers: Mutex::default(),
+            changes: watch::Sender::default(),
             stopping: AtomicBool::new(false),
         };
         Self {
@@ -409,6 +428,12 @@ impl Agents {
     pub fn runs(&self) -> Vec<Run> {
         let running = self.shared.running();
         running.values().map(|(run, _)| run.clone()).collect()
+    }
+
+    /// Returns a watch that changes whenever a run of this process begins or has ended.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
     }
 
     /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.

@@ -4,6 +4,8 @@
 //! is offered again; a yes begins a turn in which the model is told of it and the call is not asked
 //! for once more. The call itself was never started, so it runs once.
 
+use std::collections::HashMap;
+
 use threadline_session::{
     Payload, RunId, SessionId,
     payload::{ApprovalAsked, ContentPart, UserMessage, UserSource},
@@ -29,6 +31,14 @@ pub enum OfferError {
     /// The session cannot be gone on with.
     #[error(transparent)]
     Start(#[from] StartError),
+}
+
+/// What an interrupted session asks. Lists of questions are asked for often, and a log that has not
+/// grown asks the same.
+pub(crate) struct Offered {
+    /// Events and bytes of the log then.
+    log: (u64, u64),
+    questions: Vec<ApprovalInfo>,
 }
 
 /// A call that a person has approved before it is made.
@@ -111,16 +121,29 @@ impl Agents {
             .map_err(|error| {
                 ReadError::from(threadline_store::BackendError::new("listing", error))
             })?;
+        let mut known = std::mem::take(&mut *self.shared.offers());
+        let mut kept = HashMap::new();
         let mut offers = Vec::new();
         for row in page.sessions {
             if self.running(&row.id).is_some() {
                 continue;
             }
-            // One that cannot be read says so elsewhere.
-            if let Ok(Some(open)) = store.open_questions(&row.id).await {
-                offers.extend(infos(&row.id, open));
-            }
+            let log = (row.events, row.bytes);
+            let found = match known.remove(&row.id).filter(|known| known.log == log) {
+                Some(known) => known,
+                None => Offered {
+                    log,
+                    // One that cannot be read says so elsewhere.
+                    questions: match store.open_questions(&row.id).await {
+                        Ok(Some(open)) => infos(&row.id, open).collect(),
+                        Ok(None) | Err(_) => Vec::new(),
+                    },
+                },
+            };
+            offers.extend(found.questions.iter().cloned());
+            kept.insert(row.id, found);
         }
+        *self.shared.offers() = kept;
         Ok(offers)
     }
 

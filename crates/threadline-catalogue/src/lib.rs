@@ -92,7 +92,7 @@ pub const SCHEMA: [(&str, &str); 7] = [
     ),
     (
         "catalogue_by_time",
-        "CREATE INDEX catalogue_by_time ON catalogue_rows(updated_at, id, archived)",
+        "CREATE INDEX catalogue_by_time ON catalogue_rows(updated_at, id, archived, pinned)",
     ),
     (
         "catalogue_written",
@@ -318,12 +318,66 @@ pub fn page(
     after: Option<&ListKey>,
     limit: usize,
 ) -> Result<Vec<CatalogueRow>> {
-    let mut sql = format!("SELECT {KEPT} FROM catalogue_rows WHERE 1");
+    let (wanted, mut values) = conditions(filter, after);
+    let sql = format!(
+        "SELECT {KEPT} FROM catalogue_rows WHERE {wanted} ORDER BY updated_at DESC, id DESC LIMIT ?"
+    );
+    values.push(Box::new(i64::try_from(limit).unwrap_or(i64::MAX)));
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(parse(row)?);
+    }
+    Ok(found)
+}
+
+/// Returns how many rows a filter admits.
+///
+/// # Errors
+/// [`RowsError`].
+pub fn count(connection: &Connection, filter: &ListFilter) -> Result<u64> {
+    let (wanted, values) = conditions(filter, None);
+    let sql = format!("SELECT count(*) FROM catalogue_rows WHERE {wanted}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows: i64 = statement.query_row(params_from_iter(values), |row| row.get(0))?;
+    Ok(rows.cast_unsigned())
+}
+
+/// Returns the key of the row at a place among those that a filter admits, from 0.
+///
+/// # Errors
+/// [`RowsError`].
+pub fn key_at(connection: &Connection, filter: &ListFilter, at: u64) -> Result<Option<ListKey>> {
+    let (wanted, mut values) = conditions(filter, None);
+    let sql = format!(
+        "SELECT id, updated_at FROM catalogue_rows WHERE {wanted} \
+         ORDER BY updated_at DESC, id DESC LIMIT 1 OFFSET ?"
+    );
+    values.push(Box::new(i64::try_from(at).unwrap_or(i64::MAX)));
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(Some((unsortable(row.get(1)?), parse_id(row.get(0)?)?)))
+}
+
+/// Returns what a row must fulfil that a filter admits after a key, as SQL with its values.
+fn conditions(filter: &ListFilter, after: Option<&ListKey>) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut sql = String::from("1");
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if let Some((time, id)) = after {
         sql.push_str(" AND (updated_at, id) < (?, ?)");
         values.push(Box::new(sortable(*time)));
         values.push(Box::new(id.as_str().to_owned()));
+    }
+    if let Some(pinned) = filter.pinned {
+        sql.push_str(if pinned {
+            " AND pinned = 1"
+        } else {
+            " AND pinned = 0"
+        });
     }
     match filter.archived {
         Archived::All => {}
@@ -349,15 +403,7 @@ pub fn page(
         sql.push_str(" AND instr(words, ?) > 0");
         values.push(Box::new(word));
     }
-    sql.push_str(" ORDER BY updated_at DESC, id DESC LIMIT ?");
-    values.push(Box::new(i64::try_from(limit).unwrap_or(i64::MAX)));
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(parse(row)?);
-    }
-    Ok(found)
+    (sql, values)
 }
 
 /// Returns how many rows there are.

@@ -125,6 +125,16 @@ impl Catalogue for JsonlCatalogue {
             .await
     }
 
+    async fn count(&self, filter: &ListFilter) -> Result<u64, BackendError> {
+        let filter = filter.clone();
+        self.with(move |held| held.count(&filter)).await
+    }
+
+    async fn key_at(&self, filter: &ListFilter, at: u64) -> Result<Option<ListKey>, BackendError> {
+        let filter = filter.clone();
+        self.with(move |held| held.key_at(&filter, at)).await
+    }
+
     async fn len(&self) -> Result<u64, BackendError> {
         self.with(Held::len).await
     }
@@ -294,6 +304,25 @@ impl Held {
             found.truncate(limit);
         }
         found
+    }
+
+    fn count(&mut self, filter: &ListFilter) -> u64 {
+        if self.beside.rows.is_empty() && self.beside.gone.is_empty() {
+            let counted = self.try_with(|connection| rows::count(connection, filter));
+            return counted.unwrap_or(0);
+        }
+        self.page(filter, None, usize::MAX).len() as u64
+    }
+
+    fn key_at(&mut self, filter: &ListFilter, at: u64) -> Option<ListKey> {
+        if self.beside.rows.is_empty() && self.beside.gone.is_empty() {
+            return self
+                .try_with(|connection| rows::key_at(connection, filter, at))
+                .flatten();
+        }
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let page = self.page(filter, None, at.saturating_add(1));
+        page.get(at).map(CatalogueRow::key)
     }
 
     fn len(&mut self) -> u64 {

@@ -56,6 +56,10 @@ impl fmt::Debug for Images {
 }
 
 impl Images {
+    /// What providers can be shown.
+    pub const MEDIA_TYPES: [&'static str; 4] =
+        ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
     /// Returns the hashes of all images that a request names, each once, in order.
     #[must_use]
     pub fn wanted(request: &Request) -> Vec<&str> {

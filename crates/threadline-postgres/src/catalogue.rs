@@ -14,7 +14,7 @@ use threadline_store::{
     Archived, BackendError, Catalogue, CatalogueRow, Durability, ListFilter, ListKey,
     SessionStatus, SessionSummary, Stamp, search_text,
 };
-use tokio_postgres::Row;
+use tokio_postgres::{Row, types::ToSql};
 
 use crate::{
     backend::Inner,
@@ -73,14 +73,30 @@ const PUT_MISSING: &str = "\
     FROM unnest($1::text[], $2::text[], $3::text[]) AS g (id, status, row_json) \
     WHERE c.id = g.id AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = g.id)";
 
-const PAGE: &str = "\
-    SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue \
-    WHERE ($1::bigint IS NULL OR (updated_at, id) < ($1, $2::text COLLATE \"C\")) \
-        AND ($3::boolean IS NULL OR archived = $3) AND ($4::text IS NULL OR cwd = $4) \
-        AND (cardinality($5::text[]) = 0 OR status = ANY($5)) \
-        AND ($6::text IS NULL OR parent = $6) \
-        AND NOT EXISTS (SELECT 1 FROM unnest($7::text[]) AS word WHERE strpos(search, word) = 0) \
-    ORDER BY updated_at DESC, id DESC LIMIT $8";
+/// What a row must fulfil that a filter admits.
+macro_rules! wanted {
+    () => {
+        "($1::boolean IS NULL OR archived = $1) AND ($2::text IS NULL OR cwd = $2) \
+         AND (cardinality($3::text[]) = 0 OR status = ANY($3)) \
+         AND ($4::text IS NULL OR parent = $4) AND ($5::boolean IS NULL OR pinned = $5) \
+         AND NOT EXISTS (SELECT 1 FROM unnest($6::text[]) AS word WHERE strpos(search, word) = 0)"
+    };
+}
+
+const PAGE: &str = concat!(
+    "SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue WHERE ",
+    wanted!(),
+    " AND ($7::bigint IS NULL OR (updated_at, id) < ($7, $8::text COLLATE \"C\")) \
+     ORDER BY updated_at DESC, id DESC LIMIT $9"
+);
+
+const COUNT: &str = concat!("SELECT count(*) FROM catalogue WHERE ", wanted!());
+
+const KEY_AT: &str = concat!(
+    "SELECT id, updated_at FROM catalogue WHERE ",
+    wanted!(),
+    " ORDER BY updated_at DESC, id DESC LIMIT 1 OFFSET $7"
+);
 
 const GET: &str = "\
     SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue WHERE id = $1";
@@ -142,32 +158,27 @@ impl PgCatalogue {
         after: Option<&ListKey>,
         limit: i64,
     ) -> Result<Vec<CatalogueRow>, Trouble> {
-        let archived = match filter.archived {
-            Archived::No => Some(false),
-            Archived::Only => Some(true),
-            Archived::All => None,
-        };
-        let statuses = filter.stored_statuses().iter();
-        let statuses: Vec<String> = statuses.map(|wanted| status(*wanted)).collect();
-        let words: Vec<String> = filter.words().iter().map(|word| text(word)).collect();
-        let rows = self
-            .inner
-            .db
-            .query(
-                PAGE,
-                &[
-                    &after.map(|(updated_at, _)| int(*updated_at)),
-                    &after.map(|(_, id)| id.as_str()),
-                    &archived,
-                    &filter.cwd.as_deref().map(text),
-                    &statuses,
-                    &filter.parent.as_ref().map(SessionId::as_str),
-                    &words,
-                    &limit,
-                ],
-            )
-            .await?;
+        let wanted = Wanted::new(filter);
+        let time = after.map(|(updated_at, _)| int(*updated_at));
+        let id = after.map(|(_, id)| id.as_str());
+        let values = wanted.with([&time, &id, &limit]);
+        let rows = self.inner.db.query(PAGE, &values).await?;
         rows.iter().map(read).collect()
+    }
+
+    async fn count_once(&self, filter: &ListFilter) -> Result<u64, Trouble> {
+        let wanted = Wanted::new(filter);
+        let row = self.inner.db.row(COUNT, &wanted.with([])).await?;
+        Ok(row.and_then(|row| row.try_get(0).ok()).map_or(0, count))
+    }
+
+    async fn key_at_once(&self, filter: &ListFilter, at: i64) -> Result<Option<ListKey>, Trouble> {
+        let wanted = Wanted::new(filter);
+        let row = self.inner.db.row(KEY_AT, &wanted.with([&at])).await?;
+        let Some(row) = row else { return Ok(None) };
+        let id: String = row.try_get(0)?;
+        let id = SessionId::parse(id).map_err(|error| Trouble::Other(error.to_string()))?;
+        Ok(Some((count(row.try_get(1)?), id)))
     }
 
     async fn get_once(&self, id: &SessionId) -> Result<Option<CatalogueRow>, Trouble> {
@@ -175,6 +186,50 @@ impl PgCatalogue {
             return Ok(None);
         };
         read(&row).map(Some)
+    }
+}
+
+/// The values of [`wanted!`].
+struct Wanted<'a> {
+    archived: Option<bool>,
+    cwd: Option<String>,
+    statuses: Vec<String>,
+    parent: Option<&'a str>,
+    pinned: Option<bool>,
+    words: Vec<String>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(filter: &'a ListFilter) -> Self {
+        let statuses = filter.stored_statuses().iter();
+        Self {
+            archived: match filter.archived {
+                Archived::No => Some(false),
+                Archived::Only => Some(true),
+                Archived::All => None,
+            },
+            cwd: filter.cwd.as_deref().map(text),
+            statuses: statuses.map(|wanted| status(*wanted)).collect(),
+            parent: filter.parent.as_ref().map(SessionId::as_str),
+            pinned: filter.pinned,
+            words: filter.words().iter().map(|word| text(word)).collect(),
+        }
+    }
+
+    fn with<'b, const N: usize>(
+        &'b self,
+        more: [&'b (dyn ToSql + Sync); N],
+    ) -> Vec<&'b (dyn ToSql + Sync)> {
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
+            &self.archived,
+            &self.cwd,
+            &self.statuses,
+            &self.parent,
+            &self.pinned,
+            &self.words,
+        ];
+        values.extend(more);
+        values
     }
 }
 
@@ -363,6 +418,14 @@ impl Catalogue for PgCatalogue {
     ) -> Result<Vec<CatalogueRow>, BackendError> {
         let limit = int(limit as u64);
         retrying!(self.page_once(filter, after, limit)).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn count(&self, filter: &ListFilter) -> Result<u64, BackendError> {
+        retrying!(self.count_once(filter)).map_err(|trouble| self.failed(trouble))
+    }
+
+    async fn key_at(&self, filter: &ListFilter, at: u64) -> Result<Option<ListKey>, BackendError> {
+        retrying!(self.key_at_once(filter, int(at))).map_err(|trouble| self.failed(trouble))
     }
 
     async fn len(&self) -> Result<u64, BackendError> {

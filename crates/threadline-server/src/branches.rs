@@ -37,6 +37,7 @@ pub(crate) async fn fork(
     let at = input::fork_at(&body)?;
     let child = SessionId::from_first_run(&new_run_id());
     let forked = shared.agents.store().fork(&parent, at, child).await?;
+    shared.changed();
     let forked = Forked {
         id: forked.id,
         parent: forked.parent,
@@ -95,6 +96,7 @@ async fn moved(
     let moved = task.await.map_err(|error| {
         Problem::new(Code::Internal, format!("moving the history broke: {error}"))
     })??;
+    shared.changed();
     Ok(Json(Moved {
         to_seq: moved.to_seq,
         seq: moved.seq,

@@ -1,7 +1,7 @@
 //! HTTP and SSE over the agent, with the embedded web page.
 //!
 //! - [`serve`] listens until it is told to stop; [`router`] is the same without a socket.
-//! - Starting turns is in `runs`, following them in `events`, forks, rewinds and blobs in
+//! - Starting turns is in `runs`, following them in `events`, that lists changed in `changes`, forks, rewinds and blobs in
 //!   `branches`, everything else about sessions in `sessions`; `fold` holds the one read model that streams are told from.
 //! - Every route stands in one table (`routes`), which makes both the router and its OpenAPI
 //!   document.
@@ -10,6 +10,7 @@
 mod audit;
 mod auth;
 mod branches;
+mod changes;
 mod check;
 mod error;
 mod events;

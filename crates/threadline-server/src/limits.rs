@@ -12,6 +12,9 @@ pub const IMAGE_BODY_BYTES: usize = 32 << 20;
 /// How often a silent event stream sends a comment, so that nobody in between gives it up.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// Least time between two messages that lists have changed.
+pub const CHANGES_GAP: Duration = Duration::from_millis(200);
+
 /// What event streams ask clients to wait before they connect again.
 pub const RETRY: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,8 @@
 
 use axum::{Extension, Json, extract::State};
 use serde::Serialize;
-use threadline_agent::{AnswerError, Answered, ApprovalInfo, RunInput};
+use threadline_agent::{AnswerError, Answered, ApprovalInfo, RunInput, limits::MAX_IMAGES};
+use threadline_model::{Images, limits::MAX_IMAGE_BYTES};
 use threadline_session::{
     RunId,
     payload::{ApprovalPolicy, SandboxMode},
@@ -122,10 +123,24 @@ pub(crate) struct Config {
     store: String,
     provider: String,
     model: String,
+    /// The providers that a model may be chosen of, as `provider/model`.
+    providers: Vec<String>,
     demonstration: bool,
     defaults: PolicyPair,
     ceiling: PolicyPair,
     limits: limits::Shown,
+    images: ImageLimits,
+}
+
+/// What images a message may have.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ImageLimits {
+    /// How many at most.
+    count: usize,
+    /// Most bytes of one.
+    bytes: usize,
+    media_types: [&'static str; 4],
 }
 
 /// `GET /api/agent/config`
@@ -146,11 +161,17 @@ pub(crate) async fn config(State(shared): State<Shared>) -> Json<Config> {
         store: shared.agents.store().address(),
         provider: model.provider.clone(),
         model: model.name.clone(),
+        providers: config.models.providers().map(str::to_owned).collect(),
         demonstration: shared.demonstration,
         // What a turn without a policy really runs under.
         defaults: pair(threadline_agent::policy::narrow(defaults, shared.ceiling)),
         ceiling: pair(shared.ceiling),
         limits: (&config.limits).into(),
+        images: ImageLimits {
+            count: MAX_IMAGES,
+            bytes: MAX_IMAGE_BYTES,
+            media_types: Images::MEDIA_TYPES,
+        },
     })
 }
 

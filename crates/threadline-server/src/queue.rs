@@ -97,6 +97,7 @@ pub(crate) async fn add(
     let agents = shared.agents.clone();
     let task = tokio::spawn(async move { agents.queue(&id, message, run).await });
     let (queued, begun) = task.await.map_err(broke)??;
+    shared.changed();
     let queued = Queued {
         message_id: queued.message_id,
         seq: queued.seq,
@@ -128,6 +129,7 @@ pub(crate) async fn drop(
 ) -> Result<StatusCode, Problem> {
     let id = input::session_id(id)?;
     shared.agents.withdraw(&id, &message).await?;
+    shared.changed();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -6,8 +6,8 @@ use axum::{
 };
 
 use crate::{
-    audit, branches, check, error::Code, events, export, grants, limits::IMAGE_BODY_BYTES, lineage,
-    meta, metrics, openapi, queue, runs, sessions, state::Shared, timeline, turns,
+    audit, branches, changes, check, error::Code, events, export, grants, limits::IMAGE_BODY_BYTES,
+    lineage, meta, metrics, openapi, queue, runs, sessions, state::Shared, timeline, turns,
 };
 
 /// What an answer's body is.
@@ -245,7 +245,33 @@ fn listing() -> Vec<Route> {
             Kind::Text,
             "Only the forks of this session: its whole id.",
         )
+        .query("cwd", Kind::Text, "Only sessions of this folder.")
+        .query(
+            "pinned",
+            Kind::OneOf(&["true", "false"]),
+            "Only pinned sessions, or only others; both by default.",
+        )
+        .query(
+            "skip",
+            Kind::Whole,
+            "Sessions before the page, instead of `cursor`: to jump to any place.",
+        )
+        .query(
+            "count",
+            Kind::OneOf(&["0", "1"]),
+            "1: `counts` comes along, of all pages and of the whole store.",
+        )
         .errors(&[Code::InvalidInput]),
+        Route::new(
+            ("get", "/api/agent/changes"),
+            get(changes::follow),
+            (
+                "followChanges",
+                "Says `changed` at once, and whenever a run begins or ends, a question is asked \
+                 or answered, or a client changes a session here; what lists show may differ then.",
+            ),
+            (200, Content::Events),
+        ),
         Route::new(
             ("get", SESSION),
             get(sessions::show),

@@ -202,6 +202,7 @@ fn summaries() -> Named {
                 ("sessions", list(is("Summary"))),
                 ("nextCursor", or_null(text())),
                 ("rebuilding", boolean()),
+                ("counts?", object(&[("shown", whole()), ("all", whole())])),
             ]),
         ),
         (
@@ -737,10 +738,20 @@ fn rest() -> Named {
                 ("store", text()),
                 ("provider", text()),
                 ("model", text()),
+                ("providers", list(text())),
                 ("demonstration", boolean()),
                 ("defaults", bounds()),
                 ("ceiling", bounds()),
                 ("limits", limits("")),
+                ("images", is("ImageLimits")),
+            ]),
+        ),
+        (
+            "ImageLimits",
+            object(&[
+                ("count", whole()),
+                ("bytes", whole()),
+                ("mediaTypes", list(text())),
             ]),
         ),
         ("Health", object(&[("status", text()), ("version", text())])),

@@ -18,7 +18,7 @@ use axum::{
 };
 use threadline_agent::{Agents, policy::Bounds};
 use threadline_session::payload::{ApprovalPolicy, SandboxMode};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -81,6 +81,7 @@ fn shared(config: ServerConfig, listen: IpAddr) -> Shared {
         demonstration: config.demonstration,
         metrics: Metrics::default(),
         checking: tokio::sync::Mutex::default(),
+        changes: watch::Sender::default(),
         stopping: CancellationToken::new(),
         closing: CancellationToken::new(),
     })

@@ -30,6 +30,17 @@ pub(crate) struct SessionPage {
     /// Whether the list is still being made, so that it may lack sessions or show them as they
     /// were.
     rebuilding: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts: Option<Counts>,
+}
+
+/// How many sessions there are.
+#[derive(Debug, Serialize)]
+struct Counts {
+    /// Those that the list shows on all its pages.
+    shown: u64,
+    /// All that are stored.
+    all: u64,
 }
 
 /// `GET /api/agent/sessions`
@@ -49,19 +60,49 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
         archived: params.choice("archived", Archived::No, &archived)?,
         status: params.choice("status", None, &statuses)?,
         parent,
-        ..ListFilter::default()
+        cwd: params.get("cwd").map(str::to_owned),
+        pinned: params.choice(
+            "pinned",
+            None,
+            &[("true", Some(true)), ("false", Some(false))],
+        )?,
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
-    let page = shared
-        .agents
-        .store()
-        .list(&filter, params.get("cursor"), limit)
-        .await?;
+    let store = shared.agents.store();
+    let skip = params.number("skip", 0, 0..=u64::MAX)?;
+    let page = match (params.get("cursor"), params.get("skip")) {
+        (Some(_), Some(_)) => {
+            let detail = "a page starts at `cursor` or after `skip` sessions, not at both";
+            return Err(Problem::field("skip", detail));
+        }
+        (None, Some(_)) => store.list_at(&filter, skip, limit).await?,
+        (cursor, None) => store.list(&filter, cursor, limit).await?,
+    };
+    let counts = if params.choice("count", false, &[("1", true), ("0", false)])? {
+        let all = ListFilter {
+            archived: Archived::All,
+            ..ListFilter::default()
+        };
+        // The last page says it itself; counting what a search finds means to look at everything.
+        let last = page.next.is_none() && params.get("cursor").is_none();
+        let rows = page.sessions.len() as u64;
+        Some(Counts {
+            shown: if last && (rows > 0 || skip == 0) {
+                skip.saturating_add(rows)
+            } else {
+                store.count(&filter).await?
+            },
+            all: store.count(&all).await?,
+        })
+    } else {
+        None
+    };
     Ok(Json(SessionPage {
         sessions: page.sessions,
         next_cursor: page.next,
         rebuilding: page.rebuilding.is_some(),
+        counts,
     }))
 }
 
@@ -91,9 +132,9 @@ pub(crate) async fn update(
 ) -> Answer<SessionSummary> {
     let id = input::session_id(id)?;
     let (patch, revision) = input::summary_patch(&body)?;
-    Ok(Json(
-        shared.agents.store().update(&id, patch, revision).await?,
-    ))
+    let summary = shared.agents.store().update(&id, patch, revision).await?;
+    shared.changed();
+    Ok(Json(summary))
 }
 
 /// `DELETE /api/agent/sessions/{id}`
@@ -109,6 +150,7 @@ pub(crate) async fn delete(
         );
     }
     shared.agents.store().delete(&id).await?;
+    shared.changed();
     Ok(StatusCode::NO_CONTENT)
 }
 

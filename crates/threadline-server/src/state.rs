@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use threadline_agent::{Agents, policy::Bounds};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) metrics: Metrics,
     /// Held while a whole log is checked.
     pub(crate) checking: tokio::sync::Mutex<()>,
+    /// Counts what clients have changed of sessions besides running them.
+    pub(crate) changes: watch::Sender<u64>,
     /// Cancelled when shutdown begins: nothing new is started.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the ends of all runs are logged: event streams end.
@@ -31,6 +34,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Notes that lists may show something else now.
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
     /// Refuses to start something once shutdown has begun.
     pub(crate) fn open(&self) -> Result<(), Problem> {
         if self.stopping.is_cancelled() {

@@ -177,6 +177,16 @@ impl Catalogue for SqliteCatalogue {
             .await
     }
 
+    async fn count(&self, filter: &ListFilter) -> Result<u64, BackendError> {
+        let filter = filter.clone();
+        self.read(move |conn| rows::count(conn, &filter)).await
+    }
+
+    async fn key_at(&self, filter: &ListFilter, at: u64) -> Result<Option<ListKey>, BackendError> {
+        let filter = filter.clone();
+        self.read(move |conn| rows::key_at(conn, &filter, at)).await
+    }
+
     async fn len(&self) -> Result<u64, BackendError> {
         self.read(rows::len).await
     }

@@ -80,6 +80,12 @@ pub trait Catalogue: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<CatalogueRow>, BackendError>;
 
+    /// Returns how many rows [a filter admits](ListFilter::admits).
+    async fn count(&self, filter: &ListFilter) -> Result<u64, BackendError>;
+
+    /// Returns the key of the row at a place among those that a filter admits, from 0.
+    async fn key_at(&self, filter: &ListFilter, at: u64) -> Result<Option<ListKey>, BackendError>;
+
     /// Returns how many rows there are.
     async fn len(&self) -> Result<u64, BackendError>;
 

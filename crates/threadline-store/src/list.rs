@@ -52,6 +52,8 @@ pub struct ListFilter {
     pub status: Option<SessionStatus>,
     /// The session that those shown were forked from.
     pub parent: Option<SessionId>,
+    /// Pinned or not.
+    pub pinned: Option<bool>,
 }
 
 impl ListFilter {
@@ -80,6 +82,13 @@ impl ListFilter {
         }
     }
 
+    /// Returns whether each row of a catalogue that it admits is shown, so that they may be counted
+    /// without a look at their sessions.
+    fn is_settled(&self) -> bool {
+        use SessionStatus::{Interrupted, Running, Waiting};
+        !matches!(self.status, Some(Running | Waiting | Interrupted))
+    }
+
     /// Returns whether a row of a catalogue may be shown.
     #[must_use]
     pub fn admits(&self, row: &SessionSummary) -> bool {
@@ -94,6 +103,7 @@ impl ListFilter {
             && self.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
             && (statuses.is_empty() || statuses.contains(&row.status))
             && (self.parent.is_none() || self.parent.as_ref() == parent)
+            && self.pinned.is_none_or(|pinned| pinned == row.pinned)
             && self.finds(row)
     }
 
@@ -234,12 +244,87 @@ impl SessionStore {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<ListPage, ListError> {
-        let limit = limit.clamp(1, MAX_LIST_LIMIT);
         let after = match cursor {
             None => None,
             Some(cursor) => Some(parse_cursor(cursor).ok_or(ListError::Cursor)?),
         };
         let rebuilding = self.look_at_suspects().await?;
+        Ok(self.page(filter, after, limit, rebuilding).await?)
+    }
+
+    /// Lists sessions as [`list`](Self::list) does, without the first `skip` of them, so that a
+    /// scroll bar may be dragged to any place. What changes meanwhile moves the places.
+    ///
+    /// # Errors
+    /// [`ListError`].
+    pub async fn list_at(
+        &self,
+        filter: &ListFilter,
+        skip: u64,
+        limit: usize,
+    ) -> Result<ListPage, ListError> {
+        let rebuilding = self.look_at_suspects().await?;
+        let Some(before) = skip.checked_sub(1) else {
+            return Ok(self.page(filter, None, limit, rebuilding).await?);
+        };
+        let key = if filter.is_settled() {
+            self.lists().catalogue.key_at(filter, before).await?
+        } else {
+            self.walk(filter, Some(before)).await?.1
+        };
+        Ok(match key {
+            Some(key) => self.page(filter, Some(key), limit, rebuilding).await?,
+            None => ListPage {
+                sessions: Vec::new(),
+                next: None,
+                rebuilding,
+            },
+        })
+    }
+
+    /// Counts the sessions that a list with this filter shows. Those of a status that depends on
+    /// who writes them now are looked at one by one.
+    ///
+    /// # Errors
+    /// [`ListError`].
+    pub async fn count(&self, filter: &ListFilter) -> Result<u64, ListError> {
+        if filter.is_settled() {
+            return Ok(self.lists().catalogue.count(filter).await?);
+        }
+        Ok(self.walk(filter, None).await?.0)
+    }
+
+    /// Goes through what a list shows, up to the row at a place or to the end. Returns how many
+    /// rows that were and the key of that row.
+    async fn walk(
+        &self,
+        filter: &ListFilter,
+        to: Option<u64>,
+    ) -> Result<(u64, Option<ListKey>), BackendError> {
+        let (mut seen, mut after) = (0, None);
+        loop {
+            let rows = self.rows(filter, after, MAX_LIST_LIMIT).await?;
+            let more = rows.len() >= MAX_LIST_LIMIT;
+            let at = to.and_then(|to| usize::try_from(to.saturating_sub(seen)).ok());
+            if let Some(row) = at.and_then(|at| rows.get(at)) {
+                return Ok((seen, Some((row.updated_at, row.id.clone()))));
+            }
+            seen += rows.len() as u64;
+            after = rows.last().map(|row| (row.updated_at, row.id.clone()));
+            if !more {
+                return Ok((seen, None));
+            }
+        }
+    }
+
+    async fn page(
+        &self,
+        filter: &ListFilter,
+        after: Option<ListKey>,
+        limit: usize,
+        rebuilding: Option<u64>,
+    ) -> Result<ListPage, BackendError> {
+        let limit = limit.clamp(1, MAX_LIST_LIMIT);
         let mut sessions = self.rows(filter, after, limit + 1).await?;
         let more = sessions.len() > limit;
         sessions.truncate(limit);

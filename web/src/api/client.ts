@@ -1,3 +1,15 @@
+import type {
+  CountedPage,
+  Delivery,
+  Forked,
+  ListPlace,
+  ListQuery,
+  Moved,
+  Question,
+  Queued,
+  QueueInput,
+  WaitingMessage,
+} from "./acting";
 import { errorFromResponse, unreachable } from "./problem";
 import type {
   Audit,
@@ -10,7 +22,6 @@ import type {
   Requests,
   ServerConfig,
   SessionDetail,
-  SessionPage,
   Summary,
   Sync,
   Timeline,
@@ -63,14 +74,16 @@ const session = (id: string): string => `/sessions/${encodeURIComponent(id)}`;
 export const api = {
   config: () => json<ServerConfig>("/config"),
 
-  sessions(
-    query: { cursor?: string | undefined; query: string; archived: ArchivedFilter; limit: number },
-    signal?: AbortSignal,
-  ) {
-    const params = new URLSearchParams({ limit: String(query.limit), archived: query.archived });
-    if (query.query !== "") params.set("query", query.query);
-    if (query.cursor !== undefined) params.set("cursor", query.cursor);
-    return json<SessionPage>(`/sessions?${params}`, signal ? { signal } : {});
+  /** A page of the list, begun at any place of it. */
+  sessions(query: Partial<ListQuery>, place: ListPlace, signal?: AbortSignal) {
+    const params = new URLSearchParams({ limit: String(place.limit) });
+    for (const [name, value] of Object.entries(query)) if (value !== "") params.set(name, value);
+    const { skip, pinned, count, parent } = place;
+    if (skip !== undefined && skip > 0) params.set("skip", String(skip));
+    if (pinned !== undefined) params.set("pinned", String(pinned));
+    if (parent !== undefined) params.set("parent", parent);
+    if (count === true) params.set("count", "1");
+    return json<CountedPage>(`/sessions?${params}`, signal ? { signal } : {});
   },
 
   session: (id: string, signal?: AbortSignal) =>
@@ -139,6 +152,41 @@ export const api = {
     await request(`${session(id)}/cancel`, { method: "POST" });
   },
 
+  /** `at` is the last event that the fork has; absent for all. */
+  fork: (id: string, at?: number) =>
+    json<Forked>(`${session(id)}/fork`, send("POST", at === undefined ? {} : { at })),
+
+  rewind: (id: string, to: number) => json<Moved>(`${session(id)}/rewind`, send("POST", { to })),
+
+  redo: (id: string) => json<Moved>(`${session(id)}/redo`, { method: "POST" }),
+
+  async queue(id: string, signal?: AbortSignal): Promise<WaitingMessage[]> {
+    const answer = await json<{ messages: WaitingMessage[] }>(
+      `${session(id)}/queue`,
+      signal ? { signal } : {},
+    );
+    return answer.messages;
+  },
+
+  enqueue: (id: string, message: QueueInput) =>
+    json<Queued>(`${session(id)}/queue`, send("POST", message)),
+
+  redeliver: (id: string, message: WaitingMessage, delivery: Delivery) =>
+    api.enqueue(id, { text: message.text, messageId: message.messageId, delivery }),
+
+  async withdraw(id: string, messageId: string): Promise<void> {
+    await request(`${session(id)}/queue/${encodeURIComponent(messageId)}`, { method: "DELETE" });
+  },
+
+  deliver: (id: string) =>
+    json<{ runId: string | null }>(`${session(id)}/queue/deliver`, { method: "POST" }),
+
+  /** Every question that waits for a person, of all sessions. */
+  async questions(signal?: AbortSignal): Promise<Question[]> {
+    const answer = await json<{ approvals: Question[] }>("/approvals", signal ? { signal } : {});
+    return answer.approvals;
+  },
+
   /** Calls of a run about which a person is asked, also when the process that asked has died. */
   async askedCalls(runId: string): Promise<string[]> {
     const answer = await request(`/approvals?runId=${encodeURIComponent(runId)}`);
@@ -188,4 +236,6 @@ export const api = {
   },
 
   streamUrl: `${root}/stream`,
+
+  changesUrl: `${root}/changes`,
 };

@@ -1,10 +1,13 @@
 // Written by `cargo xtask types` from the server's OpenAPI document. Do not edit.
 
 export interface AgentInput {
+  allowCommands?: Prefix[] | null;
   approvalPolicy?: ApprovalPolicy | null;
   context?: string | null;
   goal?: string | null;
   idempotencyKey?: string | null;
+  images?: ImageInput[] | null;
+  limits?: LimitsInput | null;
   model?: string | null;
   sandboxMode?: SandboxMode | null;
   sessionId?: string | null;
@@ -99,8 +102,20 @@ export interface Config {
     sandboxMode: SandboxMode;
   };
   demonstration: boolean;
+  images: ImageLimits;
+  limits: {
+    maxCost: number | null;
+    maxSeconds: number | null;
+    maxSessionCost: number | null;
+    maxSessionSeconds: number | null;
+    maxSessionSteps: number | null;
+    maxSessionTokens: number | null;
+    maxSteps: number | null;
+    maxTokens: number | null;
+  };
   model: string;
   provider: string;
+  providers: string[];
   store: string;
   version: string;
 }
@@ -129,6 +144,7 @@ export type Decision = "approve" | "approve_for_session" | "deny";
 export interface DecisionInput {
   comment?: string | null;
   decision: Decision;
+  prefix?: string[] | null;
 }
 
 export interface Delivered {
@@ -146,6 +162,31 @@ export interface Forked {
   closed: number;
   id: string;
   parent: string;
+}
+
+export type Grant = {
+  by: string;
+  grantId: string;
+  grantedAt: number;
+  kind: "commands";
+  prefix: string[];
+  seq: number;
+} | {
+  arguments: string;
+  by: string;
+  grantId: string;
+  grantedAt: number;
+  kind: "call";
+  name: string;
+  seq: number;
+};
+
+export interface GrantInput {
+  prefix: Prefix;
+}
+
+export interface Grants {
+  grants: Grant[];
 }
 
 export interface HeadItem {
@@ -167,7 +208,29 @@ export interface History {
   report: Record<string, unknown>;
 }
 
+export interface ImageInput {
+  data: string;
+  mediaType: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+}
+
+export interface ImageLimits {
+  bytes: number;
+  count: number;
+  mediaTypes: string[];
+}
+
 export type Item = SystemItem | UserItem | AssistantItem | ToolItem | CompactionItem | HeadItem | NoticeItem | LostItem;
+
+export interface LimitsInput {
+  maxCost?: number | null;
+  maxSeconds?: number | null;
+  maxSessionCost?: number | null;
+  maxSessionSeconds?: number | null;
+  maxSessionSteps?: number | null;
+  maxSessionTokens?: number | null;
+  maxSteps?: number | null;
+  maxTokens?: number | null;
+}
 
 export interface Lineage {
   ancestors: Relative[];
@@ -255,8 +318,11 @@ export type Patch = {
   status: Status;
 };
 
+/** Words that commands begin with: one by one, or as a text. */
+export type Prefix = string[] | string;
+
 export interface Problem {
-  code: "invalid_input" | "bad_cursor" | "empty_task" | "unknown_provider" | "unauthorized" | "policy_ceiling" | "bad_host" | "bad_origin" | "not_found" | "session_not_found" | "step_not_found" | "no_such_event" | "blob_not_found" | "approval_not_found" | "method_not_allowed" | "conflict" | "already_exists" | "not_running" | "not_waiting" | "queue_full" | "already_decided" | "session_busy" | "turn_open" | "nothing_to_redo" | "fork_empty" | "locked" | "fenced" | "too_large" | "damaged" | "unsupported" | "missing_folder" | "invalid_event" | "internal" | "no_store" | "storage_error" | "poisoned" | "unknown_outcome" | "shutting_down" | "storage_full";
+  code: "invalid_input" | "bad_cursor" | "empty_task" | "bad_image" | "unknown_provider" | "unauthorized" | "policy_ceiling" | "bad_host" | "bad_origin" | "not_found" | "session_not_found" | "step_not_found" | "no_such_event" | "blob_not_found" | "approval_not_found" | "grant_not_found" | "method_not_allowed" | "conflict" | "already_exists" | "not_running" | "not_waiting" | "queue_full" | "grants_full" | "already_decided" | "session_busy" | "turn_open" | "nothing_to_redo" | "fork_empty" | "locked" | "fenced" | "too_large" | "damaged" | "unsupported" | "missing_folder" | "invalid_event" | "internal" | "no_store" | "storage_error" | "poisoned" | "unknown_outcome" | "shutting_down" | "storage_full";
   detail: string;
   field?: string;
   hint?: string;
@@ -270,6 +336,8 @@ export interface Question {
   arguments: string;
   askedAt: number;
   name: string;
+  outsideSandbox?: boolean;
+  prefix?: string[];
   reason: string;
   runId: string;
   sessionId: string;
@@ -282,6 +350,7 @@ export interface Queue {
 
 export interface QueueInput {
   delivery?: Delivery;
+  images?: ImageInput[] | null;
   messageId?: string;
   text: string;
 }
@@ -294,6 +363,10 @@ export interface Queued {
 
 export interface QueuedMessage {
   delivery: Delivery;
+  images: {
+    blob: string;
+    mediaType: string;
+  }[];
   messageId: string;
   text: string;
 }
@@ -375,6 +448,7 @@ export interface RunResult {
   answer: string;
   reason: Reason;
   runId: string;
+  subagentUsage?: Usage;
   usage: Usage;
 }
 
@@ -397,6 +471,10 @@ export interface SessionDetail {
 }
 
 export interface SessionPage {
+  counts?: {
+    all: number;
+    shown: number;
+  };
   nextCursor: string | null;
   rebuilding: boolean;
   sessions: Summary[];
@@ -430,6 +508,11 @@ export interface Summary {
   events: number;
   firstPrompt: string | null;
   id: string;
+  madeTitle?: {
+    model: Model;
+    text: string;
+    usage: Usage;
+  };
   model: Model | null;
   parent: {
     id: string;
@@ -439,6 +522,7 @@ export interface Summary {
   pinned: boolean;
   revision: number;
   status: Status;
+  subagentUsage?: Usage;
   tags: string[];
   title: string | null;
   turns: number;
@@ -493,12 +577,14 @@ export interface ToolItem {
   full: {
     blob: string;
   } | null;
+  grantId?: string;
   id: string;
   isError: boolean;
   kind: "tool";
   name: string;
   outcome: Outcome | null;
   output: string;
+  outsideSandbox?: boolean;
   resultSeq: number | null;
   seq: number;
   startSeq: number | null;
@@ -516,6 +602,7 @@ export interface Turn {
   runId: string;
   startSeq: number;
   startedAt: number;
+  subagentUsage?: Usage;
   turn: number;
   usage: Usage;
 }
@@ -540,6 +627,7 @@ export interface TurnHead {
   runId: string;
   startSeq: number;
   startedAt: number;
+  subagentUsage?: Usage;
   turn: number;
   usage: Usage;
 }
@@ -596,6 +684,8 @@ export interface ViewApproval {
   approvalId: string;
   by: string | null;
   decision: "approved" | "approved_for_session" | "denied" | "expired" | null;
+  outsideSandbox?: boolean;
+  prefix?: string[];
   reason: string;
 }
 

@@ -13,9 +13,10 @@ interface ApprovalBoxProps {
   runId: string;
   callId: string;
   name: string;
+  onDecided?: () => void;
 }
 
-export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps) {
+export function ApprovalBox({ approval, runId, callId, name, onDecided }: ApprovalBoxProps) {
   const [comment, setComment] = useState("");
   const [sent, setSent] = useState<Picked | null>(null);
   const [error, setError] = useState<HumanError | null>(null);
@@ -27,9 +28,13 @@ export function ApprovalBox({ approval, runId, callId, name }: ApprovalBoxProps)
     const prefix = picked === "approve_prefix" ? approval.prefix : undefined;
     try {
       await api.decide(runId, callId, decision, comment.trim(), prefix);
+      onDecided?.();
     } catch (failure) {
-      setSent(null);
-      setError(toHuman(failure));
+      const human = toHuman(failure);
+      setError(human);
+      // Somebody else was first: there is nothing left to choose, and what was chosen will show.
+      if (human.code === "already_decided") onDecided?.();
+      else setSent(null);
     }
   };
 

@@ -6,6 +6,7 @@ import { CopyId } from "./CopyId";
 import { Status } from "./Feedback";
 import { GrantsButton } from "./GrantsPanel";
 import { Icon } from "./Icon";
+import { TrayButton } from "./SessionRail";
 
 interface ConversationHeaderProps {
   view: SessionViewState;
@@ -19,7 +20,7 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
   return (
     <header className="conversation-header">
       <div className="heading">
-        <h2>{view.id === null ? "New session" : summary === null ? "Session" : sessionTitle(summary)}</h2>
+        <h2 title={summary === null ? undefined : sessionTitle(summary)}>{view.id === null ? "New session" : summary === null ? "Session" : sessionTitle(summary)}</h2>
         <div className="heading-facts">
           {view.id !== null && <CopyId id={view.id} label="session id" />}
           {view.phase === "ready" && <Status status={view.model.status} />}
@@ -40,6 +41,23 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
       <Connection state={view.connection} />
       {view.id !== null && view.phase === "ready" && (
         <GrantsButton key={view.id} id={view.id} version={`${view.model.status} ${view.model.turns.length}`} />
+      )}
+      <span className="header-tray">
+        <TrayButton />
+      </span>
+      {view.id !== null && view.phase === "ready" && (
+        <button
+          type="button"
+          className="icon-button"
+          data-testid="open-compare"
+          aria-label="Compare with a fork"
+          title="Compare with a fork"
+          onClick={() => {
+            if (view.id !== null) app.show({ compare: [view.id, summary?.parent?.id ?? null] });
+          }}
+        >
+          <Icon name="compare" />
+        </button>
       )}
       <button
         type="button"

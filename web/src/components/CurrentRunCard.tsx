@@ -6,11 +6,8 @@ import { Status } from "./Feedback";
 
 export function CurrentRunCard({ onOpened }: { onOpened: () => void }) {
   const app = useApp();
-  const run = currentRun(
-    useStore(app.run),
-    useStore(app.view.state),
-    useStore(app.list.state).sessions,
-  );
+  useStore(app.list.state);
+  const run = currentRun(useStore(app.run), useStore(app.view.state), app.list.loaded());
   return (
     <section className="current-run" data-testid="current-run" aria-label="Current run" aria-live="polite">
       <h2>Current run</h2>

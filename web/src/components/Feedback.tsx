@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import type { HumanError } from "../api/problem";
-import { Icon } from "./Icon";
+import { Icon, type IconName } from "./Icon";
 
 interface ErrorBannerProps {
   error: HumanError;
@@ -53,10 +53,22 @@ export function statusLabel(status: string): string {
   return statusText[status] ?? status;
 }
 
+/** What asks for attention has a shape of its own, not only a colour. */
+const statusIcon: Record<string, IconName> = {
+  waiting: "hand",
+  interrupted: "warning",
+  damaged: "cross",
+  missing: "cross",
+  unsupported: "cross",
+  error: "cross",
+  blocked: "cross",
+};
+
 export function Status({ status }: { status: string }) {
+  const icon = statusIcon[status];
   return (
     <span className="status" data-status={status}>
-      <span className="status-dot" aria-hidden="true" />
+      {icon === undefined ? <span className="status-dot" aria-hidden="true" /> : <Icon name={icon} />}
       {statusLabel(status)}
     </span>
   );

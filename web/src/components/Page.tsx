@@ -6,6 +6,8 @@ import { Conversation } from "./Conversation";
 import { ErrorBanner } from "./Feedback";
 import { Icon, type IconName } from "./Icon";
 import { Inspector } from "./Inspector";
+import { OfflineBanner } from "./OfflineBanner";
+import { Overlays } from "./Overlays";
 import { SessionRail, type RailHandle } from "./SessionRail";
 import { Toasts } from "./Toasts";
 
@@ -23,6 +25,14 @@ export function Page() {
   const [pane, setPane] = useState<Pane>("chat");
   const rail = useRef<RailHandle>(null);
   useShortcuts({
+    palette: () => app.show(app.overlay.get() === "palette" ? null : "palette"),
+    help: () => app.show("help"),
+    approvals: () => app.show("approvals"),
+    newSession: () => {
+      app.newSession();
+      setPane("chat");
+      requestAnimationFrame(() => document.getElementById("composer-text")?.focus());
+    },
     search: () => {
       setPane("sessions");
       rail.current?.search();
@@ -43,7 +53,8 @@ export function Page() {
       <a className="skip-link" href="#composer-text" onClick={focusComposer}>
         Skip to the composer
       </a>
-      {error !== null && (
+      <OfflineBanner />
+      {error !== null && error.code !== "unreachable" && (
         <div className="page-error">
           <ErrorBanner error={error} onRetry={() => app.retry()} />
         </div>
@@ -72,6 +83,7 @@ export function Page() {
         ))}
       </nav>
       <Toasts />
+      <Overlays />
     </div>
   );
 }

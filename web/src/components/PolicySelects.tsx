@@ -1,6 +1,8 @@
-import type { ApprovalPolicy, SandboxMode, ServerConfig } from "../api/types";
+import { useId } from "react";
+import type { ApprovalPolicy, SandboxMode, ServerConfig, TurnContext } from "../api/types";
 import { useApp } from "../state/app";
 import { useStore } from "../state/store";
+import { Icon } from "./Icon";
 
 /** From narrow to wide: the server's ceiling cuts the list at its end. */
 const approvals: readonly { value: ApprovalPolicy; label: string }[] = [
@@ -24,6 +26,7 @@ export function PolicySelects() {
   const origin = continuing === null ? "default" : "as before";
   return (
     <>
+      <ModelField />
       <select
         className="policy"
         aria-label="Approval policy"
@@ -35,7 +38,7 @@ export function PolicySelects() {
         }
       >
         <option value="">{inheritedLabel("Approval", inherited.approval, approvals, origin)}</option>
-        <Options options={approvals} ceiling={config?.ceiling.approvalPolicy} />
+        <Choices options={approvals} ceiling={config?.ceiling.approvalPolicy} />
       </select>
       <select
         className="policy"
@@ -47,10 +50,87 @@ export function PolicySelects() {
         onChange={(event) => app.composer.choose({ sandboxMode: event.target.value as SandboxMode | "" })}
       >
         <option value="">{inheritedLabel("Sandbox", inherited.sandbox, sandboxes, origin)}</option>
-        <Options options={sandboxes} ceiling={config?.ceiling.sandboxMode} />
+        <Choices options={sandboxes} ceiling={config?.ceiling.sandboxMode} />
       </select>
     </>
   );
+}
+
+/** The model of the next turn: empty for what the session has used last. */
+function ModelField() {
+  const app = useApp();
+  const { config } = useStore(app.server);
+  const { model } = useStore(app.composer.state);
+  const { context } = useContinued();
+  const { continuing } = useStore(app.router.state);
+  const list = useId();
+  const used = continuing === null ? config?.model : context?.model;
+  const known = new Set<string>();
+  if (config !== null) known.add(`${config.provider}/${config.model}`);
+  for (const { model: other } of app.list.loaded()) {
+    if (other !== null) known.add(`${other.provider}/${other.name}`);
+  }
+  const label = used === undefined ? "Model: as before" : used;
+  return (
+    <>
+      <input
+        className="policy model-field"
+        aria-label="Model"
+        title={`Model of the next turn. Now: ${label}${config === null ? "" : `. Providers: ${(config.providers ?? [config.provider]).join(", ")}`}`}
+        data-testid="model"
+        list={list}
+        placeholder={label}
+        maxLength={200}
+        size={Math.min(24, Math.max(8, (model || label).length))}
+        value={model}
+        onChange={(event) => app.composer.choose({ model: event.target.value })}
+      />
+      <datalist id={list}>
+        {[...known].map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+    </>
+  );
+}
+
+/** What the session that is continued ran under last. */
+function useContinued(): { context: TurnContext | undefined } {
+  const app = useApp();
+  const { continuing } = useStore(app.router.state);
+  const view = useStore(app.view.state);
+  const same = continuing !== null && continuing === view.id;
+  return { context: (same ? view.model.turns.at(-1)?.context : null) ?? undefined };
+}
+
+/** Says in words that the next turn may do more than what held before. */
+export function Widening() {
+  const app = useApp();
+  const { config } = useStore(app.server);
+  const { approvalPolicy, sandboxMode } = useStore(app.composer.state);
+  const { continuing } = useStore(app.router.state);
+  const inherited = useInherited(config);
+  const wider = [
+    widened(approvals, inherited.approval, approvalPolicy),
+    widened(sandboxes, inherited.sandbox, sandboxMode),
+  ].filter((text) => text !== null);
+  if (wider.length === 0) return null;
+  return (
+    <p className="widening" role="status" data-testid="widening">
+      <Icon name="warning" />
+      {continuing === null ? "This session" : "From the next turn on this session"} may do more than{" "}
+      {continuing === null ? "by default" : "before"}: {wider.join("; ")}. It is written to the log.
+    </p>
+  );
+}
+
+type Options = readonly { value: string; label: string }[];
+
+export function widened(options: Options, before: string | undefined, chosen: string): string | null {
+  const from = options.findIndex((option) => option.value === before);
+  const to = options.findIndex((option) => option.value === chosen);
+  if (chosen === "" || from < 0 || to <= from) return null;
+  return `${options[from]?.label} becomes ${options[to]?.label}`;
 }
 
 /** What holds when nothing is chosen: the continued session's own policy, else the defaults. */
@@ -60,9 +140,8 @@ function useInherited(config: ServerConfig | null): {
 } {
   const app = useApp();
   const { continuing } = useStore(app.router.state);
-  const view = useStore(app.view.state);
+  const { context } = useContinued();
   if (continuing !== null) {
-    const context = continuing === view.id ? view.model.turns.at(-1)?.context : undefined;
     return { approval: context?.approvalPolicy, sandbox: context?.sandboxMode };
   }
   return { approval: config?.defaults.approvalPolicy, sandbox: config?.defaults.sandboxMode };
@@ -79,11 +158,11 @@ function inheritedLabel(
 }
 
 interface OptionsProps {
-  options: readonly { value: string; label: string }[];
+  options: Options;
   ceiling: string | undefined;
 }
 
-function Options({ options, ceiling }: OptionsProps) {
+function Choices({ options, ceiling }: OptionsProps) {
   const limit = options.findIndex((option) => option.value === ceiling);
   return options.map((option, index) => (
     <option key={option.value} value={option.value} disabled={limit >= 0 && index > limit}>

@@ -1,14 +1,27 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useImperativeHandle, useRef, useState, type KeyboardEvent, type Ref } from "react";
+import {
+  useEffect,
+  useImperativeHandle,
+  useRef,
+  useState,
+  type FocusEvent,
+  type KeyboardEvent,
+  type Ref,
+  type RefObject,
+} from "react";
 import { useNow } from "../hooks/useNow";
+import { wordsOf } from "../model/match";
 import { useApp } from "../state/app";
 import { useStore } from "../state/store";
 import type { Summary } from "../api/types";
 import { ErrorBanner } from "./Feedback";
+import { ListFooter } from "./ListFilters";
 import { SessionRow } from "./SessionRow";
 
 export interface ListHandle {
   move: (by: 1 | -1) => void;
+  /** Focuses the row that Tab would reach. */
+  enter: () => void;
 }
 
 interface SessionListViewProps {
@@ -16,93 +29,145 @@ interface SessionListViewProps {
   onOpened: () => void;
 }
 
-const rowHeight = 66;
+const rowHeights = { comfortable: 66, compact: 46 } as const;
+const pageOfRows = 10;
 
 export function SessionListView({ ref, onOpened }: SessionListViewProps) {
   const app = useApp();
   const state = useStore(app.list.state);
   const { viewed, continuing } = useStore(app.router.state);
-  const { pending } = useStore(app.deletions.state);
+  const picked = useStore(app.selection.ids);
+  const { density } = useStore(app.settings.state);
   const view = useStore(app.view.state);
   const now = useNow(30_000);
+  useStore(app.deletions.state);
   const scroller = useRef<HTMLDivElement>(null);
-  const hidden = new Set(pending.map((entry) => entry.id));
-  const sessions = state.sessions.filter((session) => !hidden.has(session.id));
-  const more = state.cursor !== null;
+  const places = usePlaces(app.list.placeOf.bind(app.list), app.deletions.hidden());
+  const count = Math.max(0, state.total - places.gaps.length);
+  const row = (at: number): Summary | undefined => app.list.row(places.real(at));
 
   const virtual = useVirtualizer({
-    count: sessions.length + (more ? 1 : 0),
+    count,
     getScrollElement: () => scroller.current,
-    estimateSize: () => rowHeight,
-    getItemKey: (index) => sessions[index]?.id ?? "more",
+    estimateSize: () => rowHeights[density],
     overscan: 8,
   });
+  useEffect(() => virtual.measure(), [density, virtual]);
   const items = virtual.getVirtualItems();
-  const end = items.at(-1)?.index ?? 0;
+  const first = items[0]?.index ?? 0;
+  const last = items.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (more && end >= sessions.length - 5) void app.list.loadMore();
-  }, [more, end, sessions.length, app]);
-
-  const { current, setActive, move, onKeyDown } = useRovingFocus(sessions, viewed, (index, id) => {
-    virtual.scrollToIndex(index, { align: "auto" });
-    // The row may only come into existence with the scroll.
-    requestAnimationFrame(() => requestAnimationFrame(() => focusRow(scroller.current, id)));
+    if (state.phase === "ready") app.list.ensure(places.real(first), places.real(last));
   });
-  useImperativeHandle(ref, () => ({ move }));
+
+  const { focusAt, onFocus, onBlur } = useRowFocus(scroller);
+  const { current, setActive, move, enter, onKeyDown } = useRovingFocus(count, viewed, (at) => {
+    virtual.scrollToIndex(at, { align: "auto" });
+    focusAt(at);
+  });
+  useImperativeHandle(ref, () => ({ move, enter }));
+  const words = wordsOf(state.query.query);
 
   return (
-    <div className="session-scroll" ref={scroller} onKeyDown={onKeyDown}>
-      <ListMessages sessions={sessions} />
-      <div className="virtual" role="list" aria-label="Sessions" style={{ height: virtual.getTotalSize() }}>
-        {items.map((item) => {
-          const session = sessions[item.index];
-          if (session === undefined) return <MoreRow key="more" top={item.start} />;
-          return (
-            <SessionRow
-              key={session.id}
-              session={live(session, view)}
-              top={item.start}
-              height={item.size}
-              now={now}
-              selected={session.id === viewed}
-              continuing={session.id === continuing}
-              focusable={session.id === current || (current === null && item.index === 0)}
-              onOpen={() => {
-                setActive(session.id);
-                app.router.view(session.id);
-                onOpened();
-              }}
-            />
-          );
-        })}
+    <>
+      <div className="session-scroll" ref={scroller} onKeyDown={onKeyDown} onFocus={onFocus} onBlur={onBlur} aria-busy={state.searching}>
+        <ListMessages empty={count === 0} />
+        <div className="virtual" role="list" aria-label="Sessions" style={{ height: virtual.getTotalSize() }}>
+          {items.map((item) => {
+            const session = row(item.index);
+            const place = { top: item.start, height: item.size, at: item.index };
+            const key = keyOf(item.index, row);
+            if (session === undefined) return <LoadingRow key={key} {...place} />;
+            return (
+              <SessionRow
+                key={key}
+                {...place}
+                session={live(session, view)}
+                now={now}
+                words={words}
+                selected={session.id === viewed}
+                continuing={session.id === continuing}
+                picked={picked.has(session.id)}
+                picking={picked.size > 0}
+                focusable={item.index === current}
+                onOpen={() => {
+                  setActive(item.index);
+                  app.router.view(session.id);
+                  onOpened();
+                }}
+              />
+            );
+          })}
+        </div>
       </div>
-    </div>
+      {state.phase === "ready" && state.error !== null && (
+        <ErrorBanner error={state.error} onRetry={() => app.list.retry()} />
+      )}
+      <ListFooter deleting={places.gaps.length} />
+    </>
   );
+}
+
+/** Sessions about to be deleted leave no gap: places on the screen skip theirs. */
+function usePlaces(placeOf: (id: string) => number, hidden: ReadonlySet<string>) {
+  const gaps = [...hidden].map(placeOf).filter((place) => place >= 0);
+  gaps.sort((a, b) => a - b);
+  const real = (at: number): number => {
+    let place = at;
+    for (const gap of gaps) if (gap <= place) place += 1;
+    return place;
+  };
+  return { gaps, real };
+}
+
+/** While pages change one by one, a session can be seen at two places for a moment. */
+function keyOf(at: number, row: (at: number) => Summary | undefined): string {
+  const id = row(at)?.id;
+  if (id === undefined) return `place ${at}`;
+  for (let near = 1; near <= 3; near++) if (row(at - near)?.id === id) return `${id} ${at}`;
+  return id;
 }
 
 /** One row is reachable by Tab; the arrow keys, j and k move on from it. */
 function useRovingFocus(
-  sessions: readonly Summary[],
+  count: number,
   viewed: string | null,
-  reveal: (index: number, id: string) => void,
+  reveal: (at: number) => void,
 ) {
-  const [active, setActive] = useState<string | null>(null);
-  const current = active ?? viewed;
-  const move = (by: 1 | -1): void => {
-    const at = sessions.findIndex((session) => session.id === current);
-    const next = Math.min(Math.max(at + by, 0), sessions.length - 1);
-    const target = sessions[next];
-    if (target === undefined) return;
-    setActive(target.id);
-    reveal(next, target.id);
+  const { list } = useApp();
+  const [active, setActive] = useState<number | null>(null);
+  const [seen, setSeen] = useState(viewed);
+  if (seen !== viewed) {
+    // Another session was opened, perhaps from elsewhere: go on from there.
+    setSeen(viewed);
+    setActive(null);
+  }
+  const from = active ?? list.placeOf(viewed);
+  const current = count === 0 ? -1 : Math.min(Math.max(from, 0), count - 1);
+  const go = (at: number): void => {
+    if (count === 0) return;
+    const next = Math.min(Math.max(at, 0), count - 1);
+    setActive(next);
+    reveal(next);
   };
+  const move = (by: 1 | -1): void => go(from + by);
+  const enter = (): void => go(Math.max(from, 0));
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.target instanceof HTMLInputElement) return;
-    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+    if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey) return;
+    const goals: Record<string, number> = {
+      ArrowDown: from + 1,
+      ArrowUp: from - 1,
+      PageDown: from + pageOfRows,
+      PageUp: from - pageOfRows,
+      Home: 0,
+      End: count - 1,
+    };
+    const goal = goals[event.key];
+    if (goal === undefined) return;
     event.preventDefault();
-    move(event.key === "ArrowDown" ? 1 : -1);
+    go(goal);
   };
-  return { current, setActive, move, onKeyDown };
+  return { current, setActive, move, enter, onKeyDown };
 }
 
 /** The followed session knows its status before the list's next refresh. */
@@ -112,11 +177,59 @@ function live(session: Summary, view: { id: string | null; phase: string; model:
   return status === session.status ? session : { ...session, status };
 }
 
-function focusRow(scroller: HTMLElement | null, id: string): void {
-  scroller?.querySelector<HTMLElement>(`[data-session-id="${CSS.escape(id)}"] .row-main`)?.focus();
+/**
+ * Focuses the row at a place. It may only come into existence with the scroll, or when its page has
+ * been loaded; whoever goes elsewhere meanwhile is left alone. When the focused row goes away, for
+ * example because it was deleted, the one in its place takes over.
+ */
+function useRowFocus(scroller: RefObject<HTMLElement | null>) {
+  const last = useRef<{ row: Element; at: number } | null>(null);
+  const wanted = useRef<{ at: number; from: Element | null } | null>(null);
+  const settle = (): void => {
+    if (last.current !== null && !last.current.row.isConnected) {
+      wanted.current ??= { at: last.current.at, from: document.body };
+      last.current = null;
+    }
+    const goal = wanted.current;
+    const list = scroller.current;
+    if (goal === null || list === null) return;
+    const active = document.activeElement;
+    if (active !== goal.from && active !== document.body && !list.contains(active)) {
+      wanted.current = null;
+      return;
+    }
+    const row = list.querySelector<HTMLElement>(`[data-at="${goal.at}"]`);
+    row?.querySelector<HTMLElement>(".row-main")?.focus({ preventScroll: true });
+    if (row?.dataset["sessionId"] !== undefined) wanted.current = null;
+  };
+  useEffect(settle);
+  return {
+    focusAt: (at: number): void => {
+      wanted.current = { at, from: document.activeElement };
+      settle();
+    },
+    onFocus: ({ target }: FocusEvent): void => {
+      const row = target.closest<HTMLElement>("[data-at]");
+      last.current = row === null ? null : { row, at: Number(row.dataset["at"]) };
+    },
+    onBlur: ({ relatedTarget }: FocusEvent): void => {
+      if (relatedTarget !== null) last.current = null;
+    },
+  };
 }
 
-function ListMessages({ sessions }: { sessions: readonly Summary[] }) {
+function LoadingRow({ top, height, at }: { top: number; height: number; at: number }) {
+  return (
+    <div role="listitem" className="session-row loading" data-at={at} style={{ height, transform: `translateY(${top}px)` }}>
+      <button type="button" className="row-main" tabIndex={-1} aria-label="Loading" aria-busy="true">
+        <span className="skeleton line" />
+        <span className="skeleton line short" />
+      </button>
+    </div>
+  );
+}
+
+function ListMessages({ empty }: { empty: boolean }) {
   const { list } = useApp();
   const state = useStore(list.state);
   if (state.phase === "loading") {
@@ -131,29 +244,13 @@ function ListMessages({ sessions }: { sessions: readonly Summary[] }) {
   if (state.error !== null && state.phase === "error") {
     return <ErrorBanner error={state.error} onRetry={() => void list.load()} />;
   }
-  if (sessions.length > 0) return null;
-  if (state.query !== "") {
-    return <p className="list-empty">No session matches "{state.query}".</p>;
-  }
+  if (!empty || state.searching) return null;
+  const { query, status, cwd, archived } = state.query;
+  if (query !== "") return <p className="list-empty">No session matches "{query}".</p>;
+  if (status !== "" || cwd !== "") return <p className="list-empty">No session is left by these filters.</p>;
   return (
     <p className="list-empty">
-      {state.archived === "true" ? "Nothing is archived." : "No sessions yet. The first task starts one."}
+      {archived === "true" ? "Nothing is archived." : "No sessions yet. The first task starts one."}
     </p>
-  );
-}
-
-function MoreRow({ top }: { top: number }) {
-  const { list } = useApp();
-  const { error } = useStore(list.state);
-  return (
-    <div className="more-row" style={{ transform: `translateY(${top}px)` }} role="status">
-      {error === null ? (
-        "Loading more"
-      ) : (
-        <button type="button" className="button small" onClick={() => list.retryMore()}>
-          Loading more failed. Try again
-        </button>
-      )}
-    </div>
   );
 }

@@ -1,10 +1,11 @@
-import { useEffect, useImperativeHandle, useRef, useState, type Ref } from "react";
-import type { ArchivedFilter } from "../api/client";
-import { useTheme } from "../hooks/useTheme";
+import { useImperativeHandle, useRef, type Ref } from "react";
 import { useApp } from "../state/app";
 import { useStore } from "../state/store";
 import { CurrentRunCard } from "./CurrentRunCard";
 import { Icon } from "./Icon";
+import { ListFilters } from "./ListFilters";
+import { SearchBox } from "./SearchBox";
+import { SelectionBar } from "./SelectionBar";
 import { SessionListView, type ListHandle } from "./SessionListView";
 
 export interface RailHandle {
@@ -35,6 +36,7 @@ export function SessionRail({ ref, onOpened }: SessionRailProps) {
           type="button"
           className="button new-session"
           data-testid="new-session"
+          aria-keyshortcuts="n"
           onClick={() => {
             app.newSession();
             onOpened();
@@ -44,18 +46,22 @@ export function SessionRail({ ref, onOpened }: SessionRailProps) {
           <Icon name="plus" />
           New session
         </button>
-        <SearchBox field={field} onDown={() => list.current?.move(1)} />
+        <SearchBox field={field} onDown={() => list.current?.enter()} />
+        <ListFilters />
       </div>
+      <SelectionBar />
       <SessionListView ref={list} onOpened={onOpened} />
     </section>
   );
 }
 
+const nextTheme = { auto: "light", light: "dark", dark: "auto" } as const;
+const themeIcon = { auto: "auto", light: "sun", dark: "moon" } as const;
+
 function Brand() {
-  const { server } = useApp();
-  const { config } = useStore(server);
-  const [theme, nextTheme] = useTheme();
-  const icon = theme === "auto" ? "auto" : theme === "light" ? "sun" : "moon";
+  const app = useApp();
+  const { config } = useStore(app.server);
+  const { theme } = useStore(app.settings.state);
   return (
     <div className="brand">
       <svg viewBox="0 0 32 32" aria-hidden="true" className="logo">
@@ -65,65 +71,56 @@ function Brand() {
       </svg>
       <span className="brand-name">Threadline</span>
       {config !== null && <span className="version">{config.version}</span>}
-      <button
-        type="button"
-        className="icon-button"
-        data-testid="theme"
-        aria-label={`Theme: ${theme}. Change`}
-        title={`Theme: ${theme}`}
-        onClick={nextTheme}
-      >
-        <Icon name={icon} />
-      </button>
+      <span className="brand-actions">
+        <TrayButton />
+        <button
+          type="button"
+          className="icon-button"
+          data-testid="theme"
+          aria-label={`Theme: ${theme}. Change`}
+          title={`Theme: ${theme}`}
+          onClick={() => app.settings.choose({ theme: nextTheme[theme] })}
+        >
+          <Icon name={themeIcon[theme]} />
+        </button>
+        <button
+          type="button"
+          className="icon-button"
+          data-testid="open-settings"
+          aria-label="Settings"
+          title="Settings"
+          onClick={() => app.show("settings")}
+        >
+          <Icon name="gear" />
+        </button>
+      </span>
     </div>
   );
 }
 
-interface SearchBoxProps {
-  field: Ref<HTMLInputElement>;
-  onDown: () => void;
-}
-
-function SearchBox({ field, onDown }: SearchBoxProps) {
-  const { list } = useApp();
-  const [text, setText] = useState("");
-  const [archived, setArchived] = useState<ArchivedFilter>("false");
-  const first = useRef(true);
-  useEffect(() => {
-    if (first.current) {
-      first.current = false;
-      return;
-    }
-    const timer = setTimeout(() => void list.search(text.trim(), archived), 180);
-    return () => clearTimeout(timer);
-  }, [text, archived, list]);
+/** How many questions wait, of all sessions. */
+export function TrayButton() {
+  const app = useApp();
+  const { questions } = useStore(app.approvals.state);
+  const waiting = questions.length;
+  const label = waiting === 0 ? "Nothing waits for approval" : `${waiting} waiting for approval`;
   return (
-    <div className="search" role="search">
-      <Icon name="search" />
-      <input
-        ref={field}
-        type="search"
-        data-testid="search"
-        placeholder="Search sessions"
-        aria-label="Search sessions"
-        aria-keyshortcuts="/"
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={(event) => {
-          if (event.key !== "ArrowDown") return;
-          event.preventDefault();
-          onDown();
-        }}
-      />
-      <select
-        aria-label="Which sessions to list"
-        value={archived}
-        onChange={(event) => setArchived(event.target.value as ArchivedFilter)}
-      >
-        <option value="false">Active</option>
-        <option value="true">Archived</option>
-        <option value="all">All</option>
-      </select>
-    </div>
+    <button
+      type="button"
+      className="icon-button tray-button"
+      data-testid="open-tray"
+      data-waiting={waiting}
+      aria-label={label}
+      aria-keyshortcuts="a"
+      title={label}
+      onClick={() => app.show("approvals")}
+    >
+      <Icon name="bell" />
+      {waiting > 0 && (
+        <span className="badge" aria-hidden="true">
+          {waiting > 99 ? "99+" : waiting}
+        </span>
+      )}
+    </button>
   );
 }

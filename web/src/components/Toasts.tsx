@@ -8,11 +8,11 @@ export function Toasts() {
   return (
     <div className="toasts" role="region" aria-label="Notifications" aria-live="polite">
       {pending.map((entry) => (
-        <div className="toast" key={entry.id} data-testid="undo-toast">
+        <div className="toast" key={entry.ids[0]} data-testid="undo-toast">
           <span>
             Deleted <strong>{entry.title}</strong>
           </span>
-          <button type="button" className="button small" data-testid="undo" onClick={() => deletions.undo(entry.id)}>
+          <button type="button" className="button small" data-testid="undo" onClick={() => deletions.undo(entry)}>
             Undo
           </button>
           <span className="toast-timer" aria-hidden="true" />

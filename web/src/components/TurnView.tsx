@@ -9,6 +9,7 @@ import { Icon } from "./Icon";
 import { Status } from "./Feedback";
 import { ItemView, Thinking } from "./Items";
 import { useSessionId } from "./SessionIdContext";
+import { TurnActions, TurnFollowUps } from "./TurnActions";
 
 /** What comes after a turn: other turns, nothing yet, or what cannot be read any more. */
 export type TurnEnding = "earlier" | "last" | "damaged";
@@ -19,20 +20,27 @@ interface RowViewProps {
   liveStatus: string | null;
   end: TurnEnding;
   onFold: (turn: number) => void;
+  /** Whether it stands where nothing can be done with it, as in a comparison. */
+  readOnly?: boolean;
 }
 
 /** One row of a turn. */
-export const RowView = memo(function RowView({ row, liveStatus, end, onFold }: RowViewProps) {
+export const RowView = memo(function RowView({ row, liveStatus, end, onFold, readOnly = false }: RowViewProps) {
   switch (row.kind) {
     case "head":
-      return <TurnHeader row={row} liveStatus={liveStatus} onFold={onFold} />;
+      return (
+        <>
+          <TurnHeader row={row} liveStatus={liveStatus} onFold={onFold} />
+          {!readOnly && <TurnActions turn={row.turn} last={end !== "earlier"} live={liveStatus !== null} />}
+        </>
+      );
     case "item":
       return (
         <ItemView
           item={row.item}
           runId={row.turn.runId}
           live={liveStatus !== null}
-          isNewest={end === "last"}
+          isNewest={end === "last" && !readOnly}
         />
       );
     case "folded":
@@ -46,6 +54,8 @@ export const RowView = memo(function RowView({ row, liveStatus, end, onFold }: R
       return <Thinking />;
     case "end":
       return <TurnEnd turn={row.turn} end={end} />;
+    case "follow":
+      return readOnly ? null : <TurnFollowUps turn={row.turn} last={end !== "earlier"} live={liveStatus !== null} />;
     default:
       return null;
   }

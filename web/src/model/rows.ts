@@ -10,7 +10,8 @@ export type Row =
   | { kind: "item"; key: string; turn: Turn; item: Item }
   | { kind: "folded"; key: string; turn: Turn; count: number }
   | { kind: "quiet"; key: string; turn: Turn }
-  | { kind: "end"; key: string; turn: Turn };
+  | { kind: "end"; key: string; turn: Turn }
+  | { kind: "follow"; key: string; turn: Turn };
 
 export interface RowsInput {
   older: Older;
@@ -39,6 +40,7 @@ export function rowsOf({ older, tail, running, folded }: RowsInput): Row[] {
           index === 0 && (turn.startSeq < page.from || previous?.turns.at(-1)?.turn === turn.turn),
         rest: isLast ? goesOn?.turns[0] : undefined,
         isCut: isLast && page.cut,
+        isNewest: isLast && page === tail,
         live: isLast && page === tail && running && turn.reason === null,
         isFolded: folded.has(turn.turn),
       });
@@ -73,6 +75,8 @@ interface TurnContext {
   rest: Turn | undefined;
   /** The turn goes on behind this part. */
   isCut: boolean;
+  /** No other turn follows. */
+  isNewest: boolean;
   live: boolean;
   isFolded: boolean;
 }
@@ -96,6 +100,13 @@ function pushTurn(rows: Row[], turn: Turn, context: TurnContext): void {
   if (isCut) return;
   if (live && isQuiet(turn)) rows.push({ kind: "quiet", key: `${key}:quiet`, turn });
   if (!live && turn.reason?.kind !== "completed") rows.push({ kind: "end", key: `${key}:end`, turn });
+  if (context.isNewest && !live && asksWhatNext(turn)) rows.push({ kind: "follow", key: `${key}:follow`, turn });
+}
+
+/** It was not completed, or the conversation was taken back behind it. */
+function asksWhatNext(turn: Turn): boolean {
+  const end = turn.items.at(-1);
+  return turn.reason?.kind !== "completed" || (end?.kind === "head" && end.reason === "rewind");
 }
 
 /** A folded turn says what was asked and what was answered, and never hides an unknown outcome. */

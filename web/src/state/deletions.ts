@@ -3,7 +3,8 @@ import { toHuman } from "../api/problem";
 import { Store } from "./store";
 
 export interface PendingDeletion {
-  id: string;
+  /** The sessions that go together, and are kept together when it is undone. */
+  ids: readonly string[];
   title: string;
 }
 
@@ -17,7 +18,7 @@ export const undoMs = 6000;
 /** Deletes after a delay in which it can be undone. Leaving the page carries out what was asked. */
 export class Deletions {
   readonly state = new Store<DeletionState>({ pending: [], error: null });
-  readonly #timers = new Map<string, ReturnType<typeof setTimeout>>();
+  readonly #timers = new Map<PendingDeletion, ReturnType<typeof setTimeout>>();
   onDeleted: (id: string) => void = () => {};
 
   constructor() {
@@ -25,16 +26,23 @@ export class Deletions {
   }
 
   request(deletion: PendingDeletion): void {
-    if (this.#timers.has(deletion.id)) return;
-    const timer = setTimeout(() => void this.#carryOut(deletion, false), undoMs);
-    this.#timers.set(deletion.id, timer);
-    this.state.set({ pending: [...this.state.get().pending, deletion], error: null });
+    const under = this.hidden();
+    const ids = deletion.ids.filter((id) => !under.has(id));
+    if (ids.length === 0) return;
+    const pending = { ...deletion, ids };
+    this.#timers.set(pending, setTimeout(() => void this.#carryOut(pending, false), undoMs));
+    this.state.set({ pending: [...this.state.get().pending, pending], error: null });
   }
 
-  undo(id: string): void {
-    clearTimeout(this.#timers.get(id));
-    this.#timers.delete(id);
-    this.#drop(id);
+  undo(deletion: PendingDeletion): void {
+    clearTimeout(this.#timers.get(deletion));
+    this.#timers.delete(deletion);
+    this.#drop(deletion);
+  }
+
+  /** Sessions that are not shown any more, although they are still there. */
+  hidden(): ReadonlySet<string> {
+    return new Set(this.state.get().pending.flatMap((deletion) => deletion.ids));
   }
 
   dismissError(): void {
@@ -43,27 +51,36 @@ export class Deletions {
 
   flush(): void {
     for (const deletion of this.state.get().pending) {
-      if (!this.#timers.has(deletion.id)) continue;
-      clearTimeout(this.#timers.get(deletion.id));
+      if (!this.#timers.has(deletion)) continue;
+      clearTimeout(this.#timers.get(deletion));
       void this.#carryOut(deletion, true);
     }
   }
 
   async #carryOut(deletion: PendingDeletion, keepalive: boolean): Promise<void> {
-    this.#timers.delete(deletion.id);
-    try {
-      await api.remove(deletion.id, keepalive);
-      this.onDeleted(deletion.id);
-    } catch (error) {
-      const { message, hint } = toHuman(error);
-      this.state.patch({
-        error: `"${deletion.title}" was not deleted. ${message} ${hint ?? ""}`.trim(),
-      });
+    this.#timers.delete(deletion);
+    const failed: string[] = [];
+    for (const id of deletion.ids) {
+      try {
+        // A page that is being left gets no second chance to ask.
+        const removed = api.remove(id, keepalive);
+        if (keepalive) void removed.catch(() => {});
+        else await removed;
+        this.onDeleted(id);
+      } catch (error) {
+        const { message, hint, code } = toHuman(error);
+        if (code === "session_not_found") this.onDeleted(id);
+        else failed.push(`${message} ${hint ?? ""}`.trim());
+      }
     }
-    this.#drop(deletion.id);
+    if (failed.length > 0) {
+      const what = failed.length === 1 ? `"${deletion.title}"` : `${failed.length} sessions of "${deletion.title}"`;
+      this.state.patch({ error: `${what} not deleted. ${failed[0]}` });
+    }
+    this.#drop(deletion);
   }
 
-  #drop(id: string): void {
-    this.state.patch({ pending: this.state.get().pending.filter((entry) => entry.id !== id) });
+  #drop(deletion: PendingDeletion): void {
+    this.state.patch({ pending: this.state.get().pending.filter((entry) => entry !== deletion) });
   }
 }

@@ -1,128 +1,283 @@
-import { api, type ArchivedFilter } from "../api/client";
+import type { CountedPage, ListQuery } from "../api/acting";
+import { api } from "../api/client";
 import { toHuman, type HumanError } from "../api/problem";
-import type { SessionPage, Summary } from "../api/types";
+import type { Summary } from "../api/types";
 import { Store } from "./store";
 
-const pageSize = 50;
+export const listPageSize = 100;
+/** Pages kept in memory; what is farther from the reader is fetched again when it comes in sight. */
+const keptPages = 30;
+/** More pinned sessions than this are found in the rest of the list's order only by searching. */
+const maxPinned = 200;
+
+export const everything: ListQuery = { query: "", archived: "false", status: "", cwd: "" };
 
 export interface SessionListState {
-  sessions: readonly Summary[];
-  cursor: string | null;
+  query: ListQuery;
   phase: "loading" | "ready" | "error";
-  loadingMore: boolean;
   error: HumanError | null;
-  query: string;
-  archived: ArchivedFilter;
+  /** Pinned sessions; the places of the list begin with them. */
+  pinned: readonly Summary[];
+  /** Sessions that the list shows on all its pages, pinned ones included. */
+  total: number;
+  /** Sessions that are stored. */
+  all: number;
+  /** The server is still making the list. */
+  rebuilding: boolean;
+  /** A search whose answer is not there yet. */
+  searching: boolean;
+  /** Changes with every loaded row. */
+  version: number;
 }
 
-/** The list of sessions: newest first, paged by the server's cursor, refreshed at its head. */
+export type FetchSessions = typeof api.sessions;
+
+/**
+ * The list of sessions, pinned ones first, then the newest. Only the pages around what is in sight
+ * are held; any other place is fetched when it is scrolled to.
+ */
 export class SessionList {
   readonly state = new Store<SessionListState>({
-    sessions: [],
-    cursor: null,
+    query: everything,
     phase: "loading",
-    loadingMore: false,
     error: null,
-    query: "",
-    archived: "false",
+    pinned: [],
+    total: 0,
+    all: 0,
+    rebuilding: false,
+    searching: false,
+    version: 0,
   });
+  /** A session that was seen running does not run any more. */
+  onSettled: (summary: Summary) => void = () => {};
+  readonly #fetch: FetchSessions;
+  readonly #pages = new Map<number, readonly Summary[]>();
+  readonly #loading = new Map<number, AbortController>();
   #generation = new AbortController();
+  #range: [number, number] = [0, 0];
+  #refreshing = false;
+  #again = false;
 
-  async search(query: string, archived: ArchivedFilter): Promise<void> {
-    this.state.patch({ query, archived, phase: "loading", sessions: [], cursor: null });
-    await this.load();
+  constructor(fetch: FetchSessions = api.sessions) {
+    this.#fetch = fetch;
   }
 
-  async load(): Promise<void> {
-    const signal = this.#restart();
-    this.state.patch({ error: null, loadingMore: false });
-    try {
-      const page = await this.#page(undefined, signal);
-      this.state.patch({ sessions: page.sessions, cursor: page.nextCursor, phase: "ready" });
-    } catch (error) {
-      if (signal.aborted) return;
-      this.state.patch({ phase: "error", error: toHuman(error) });
-    }
-  }
-
-  async loadMore(): Promise<void> {
-    const { cursor, loadingMore, phase, error } = this.state.get();
-    if (cursor === null || loadingMore || phase !== "ready" || error !== null) return;
-    const signal = this.#generation.signal;
-    this.state.patch({ loadingMore: true });
-    try {
-      const page = await this.#page(cursor, signal);
-      const known = new Set(this.state.get().sessions.map((session) => session.id));
-      const added = page.sessions.filter((session) => !known.has(session.id));
-      const sessions = [...this.state.get().sessions, ...added];
-      this.state.patch({ sessions, cursor: page.nextCursor, loadingMore: false });
-    } catch (error) {
-      if (!signal.aborted) this.state.patch({ loadingMore: false, error: toHuman(error) });
-    }
-  }
-
-  /** Brings the newest page up to date without losing the pages below it or the scroll position. */
-  async refresh(): Promise<void> {
-    if (this.state.get().phase === "error") return this.load();
-    if (this.state.get().phase === "loading" || this.state.get().loadingMore) return;
-    const signal = this.#generation.signal;
-    try {
-      const page = await this.#page(undefined, signal);
-      if (!signal.aborted) this.state.patch(mergeHead(this.state.get(), page));
-    } catch {
-      // A quiet refresh fails quietly; the connection indicator tells about an unreachable server.
-    }
-  }
-
-  retryMore(): void {
-    this.state.patch({ error: null });
-    void this.loadMore();
-  }
-
-  replace(summary: Summary): void {
-    const { sessions, archived } = this.state.get();
-    const visible = archived === "all" || summary.archived === (archived === "true");
-    this.state.patch({
-      sessions: visible
-        ? sessions.map((known) => (known.id === summary.id ? summary : known))
-        : sessions.filter((known) => known.id !== summary.id),
-    });
-  }
-
-  remove(id: string): void {
-    const { sessions } = this.state.get();
-    this.state.patch({ sessions: sessions.filter((session) => session.id !== id) });
+  /** The session at a place; nothing when it is not loaded. */
+  row(place: number): Summary | undefined {
+    const { pinned } = this.state.get();
+    if (place < pinned.length) return pinned[place];
+    const at = place - pinned.length;
+    return this.#pages.get(Math.floor(at / listPageSize))?.[at % listPageSize];
   }
 
   find(id: string | null): Summary | undefined {
-    return this.state.get().sessions.find((session) => session.id === id);
+    return id === null ? undefined : this.loaded().find((session) => session.id === id);
   }
 
-  #page(cursor: string | undefined, signal: AbortSignal): Promise<SessionPage> {
-    const { query, archived } = this.state.get();
-    return api.sessions({ cursor, query, archived, limit: pageSize }, signal);
+  /** The place of a loaded session; -1 for one that is not. */
+  placeOf(id: string | null): number {
+    if (id === null) return -1;
+    const { pinned } = this.state.get();
+    const first = pinned.findIndex((session) => session.id === id);
+    if (first >= 0) return first;
+    for (const [page, rows] of this.#pages) {
+      const at = rows.findIndex((session) => session.id === id);
+      if (at >= 0) return pinned.length + page * listPageSize + at;
+    }
+    return -1;
   }
 
-  #restart(): AbortSignal {
+  loaded(): readonly Summary[] {
+    return [...this.state.get().pinned, ...[...this.#pages.values()].flat()];
+  }
+
+  async search(change: Partial<ListQuery>): Promise<void> {
+    this.state.patch({ query: { ...this.state.get().query, ...change }, searching: true });
+    await this.load();
+  }
+
+  /** Begins anew. What was shown stays until the answer is there. */
+  async load(): Promise<void> {
     this.#generation.abort();
-    this.#generation = new AbortController();
-    return this.#generation.signal;
+    const generation = new AbortController();
+    this.#generation = generation;
+    this.#range = [0, 0];
+    try {
+      const found = await this.#top([0], generation.signal);
+      if (generation.signal.aborted) return;
+      this.#pages.clear();
+      this.#accept(found);
+    } catch (error) {
+      if (generation.signal.aborted) return;
+      this.state.patch({ phase: "error", searching: false, error: toHuman(error) });
+    }
+  }
+
+  /** Loads what a range of places lacks, and gives up what was asked for outside of it. */
+  ensure(from: number, to: number): void {
+    const { pinned, total } = this.state.get();
+    this.#range = [from, to];
+    const rest = total - pinned.length;
+    const first = Math.max(0, Math.floor((from - pinned.length) / listPageSize));
+    const last = Math.floor((Math.min(to, total - 1) - pinned.length) / listPageSize);
+    for (const [page, request] of this.#loading) {
+      if (page < first || page > last) request.abort();
+    }
+    for (let page = first; page <= last && page * listPageSize < rest; page++) {
+      if (!this.#pages.has(page) && !this.#loading.has(page)) void this.#loadPage(page);
+    }
+  }
+
+  /** Brings what is in sight up to date. Several wishes at once become one more refresh. */
+  async refresh(): Promise<void> {
+    const { phase } = this.state.get();
+    if (phase === "error") return this.load();
+    if (phase === "loading") return;
+    if (this.#refreshing) {
+      this.#again = true;
+      return;
+    }
+    this.#refreshing = true;
+    const { signal } = this.#generation;
+    try {
+      const found = await this.#top(this.#pagesInSight(), signal);
+      if (!signal.aborted) this.#refreshed(found);
+    } catch {
+      // A quiet refresh fails quietly: that the server is out of reach is told elsewhere.
+    }
+    this.#refreshing = false;
+    if (this.#again) {
+      this.#again = false;
+      void this.refresh();
+    }
+  }
+
+  retry(): void {
+    this.state.patch({ error: null });
+    if (this.state.get().phase === "error") void this.load();
+    else this.ensure(...this.#range);
+  }
+
+  /** Shows a session as it is now. One that belongs elsewhere by now is found by the refresh. */
+  replace(summary: Summary): void {
+    const { pinned, query } = this.state.get();
+    const shown = query.archived === "all" || summary.archived === (query.archived === "true");
+    const known = this.find(summary.id);
+    if (known === undefined || !shown || known.pinned !== summary.pinned) {
+      if (known !== undefined && !shown) this.remove(summary.id);
+      void this.refresh();
+      return;
+    }
+    const put = (list: readonly Summary[]): readonly Summary[] =>
+      list.map((session) => (session.id === summary.id ? summary : session));
+    for (const [page, rows] of this.#pages) this.#pages.set(page, put(rows));
+    this.#changed({ pinned: put(pinned) });
+  }
+
+  remove(id: string): void {
+    const place = this.placeOf(id);
+    if (place < 0) return;
+    const { pinned, total, all } = this.state.get();
+    const without = (list: readonly Summary[]): readonly Summary[] =>
+      list.filter((session) => session.id !== id);
+    const page = Math.floor((place - pinned.length) / listPageSize);
+    if (place >= pinned.length) {
+      this.#pages.set(page, without(this.#pages.get(page) ?? []));
+      // Everything behind it has moved up by one.
+      for (const known of this.#pages.keys()) if (known > page) this.#pages.delete(known);
+    }
+    this.#changed({ pinned: without(pinned), total: total - 1, all: Math.max(0, all - 1) });
+    void this.refresh();
+  }
+
+  #pagesInSight(): number[] {
+    const [from, to] = this.#range;
+    const { pinned } = this.state.get();
+    const first = Math.max(0, Math.floor((from - pinned.length) / listPageSize));
+    const last = Math.max(first, Math.floor((to - pinned.length) / listPageSize));
+    return Array.from({ length: Math.min(last - first + 1, 3) }, (_, at) => first + at);
+  }
+
+  async #top(pages: readonly number[], signal: AbortSignal): Promise<Found> {
+    const { query } = this.state.get();
+    const [pinned, ...rest] = await Promise.all([
+      this.#fetch(query, { limit: maxPinned, pinned: true }, signal),
+      ...pages.map((page, at) => this.#fetch(query, placeOfPage(page, at === 0), signal)),
+    ]);
+    return { pinned, pages: rest.map((page, at) => [pages[at] ?? 0, page] as const) };
+  }
+
+  async #loadPage(page: number): Promise<void> {
+    if (this.state.get().error !== null) return;
+    const request = new AbortController();
+    const { signal: generation } = this.#generation;
+    const stop = (): void => request.abort();
+    generation.addEventListener("abort", stop);
+    this.#loading.set(page, request);
+    try {
+      const { query } = this.state.get();
+      const found = await this.#fetch(query, placeOfPage(page, false), request.signal);
+      if (request.signal.aborted) return;
+      this.#put(page, found.sessions);
+      this.#changed({});
+    } catch (error) {
+      if (!request.signal.aborted) this.state.patch({ error: toHuman(error) });
+    } finally {
+      generation.removeEventListener("abort", stop);
+      if (this.#loading.get(page) === request) this.#loading.delete(page);
+    }
+  }
+
+  #refreshed(found: Found): void {
+    const before = new Map(this.loaded().map((session) => [session.id, session]));
+    const fresh = new Set(found.pages.map(([page]) => page));
+    // What lies elsewhere may have moved; it is fetched again when it is looked at.
+    for (const page of this.#pages.keys()) if (!fresh.has(page)) this.#pages.delete(page);
+    this.#accept(found);
+    for (const session of this.loaded()) {
+      const known = before.get(session.id);
+      if (known !== undefined && isActive(known) && !isActive(session)) this.onSettled(session);
+    }
+  }
+
+  #accept({ pinned, pages }: Found): void {
+    for (const [page, found] of pages) this.#put(page, found.sessions);
+    const first = pages[0]?.[1];
+    const shown = first?.counts?.shown ?? first?.sessions.length ?? 0;
+    this.#changed({
+      phase: "ready",
+      error: null,
+      searching: false,
+      pinned: pinned.sessions,
+      total: shown + pinned.sessions.length,
+      all: first?.counts?.all ?? shown,
+      rebuilding: first?.rebuilding === true,
+    });
+  }
+
+  #put(page: number, sessions: readonly Summary[]): void {
+    this.#pages.delete(page);
+    this.#pages.set(page, sessions);
+    for (const old of this.#pages.keys()) {
+      if (this.#pages.size <= keptPages) break;
+      this.#pages.delete(old);
+    }
+  }
+
+  #changed(change: Partial<SessionListState>): void {
+    this.state.patch({ ...change, version: this.state.get().version + 1 });
   }
 }
 
-export function mergeHead(
-  state: Pick<SessionListState, "sessions" | "cursor">,
-  head: SessionPage,
-): Pick<SessionListState, "sessions" | "cursor"> {
-  const oldest = head.sessions.at(-1)?.updatedAt;
-  if (head.nextCursor === null || oldest === undefined || state.sessions.length === 0) {
-    return { sessions: head.sessions, cursor: head.nextCursor };
-  }
-  const fresh = new Set(head.sessions.map((session) => session.id));
-  // What should be in the head by its time but is not there any more was deleted or archived.
-  const tail = state.sessions.filter(
-    (session) => !fresh.has(session.id) && session.updatedAt <= oldest,
-  );
-  const cursor = tail.length === 0 ? head.nextCursor : state.cursor;
-  return { sessions: [...head.sessions, ...tail], cursor };
+interface Found {
+  pinned: CountedPage;
+  pages: (readonly [number, CountedPage])[];
+}
+
+function placeOfPage(page: number, count: boolean) {
+  return { skip: page * listPageSize, limit: listPageSize, pinned: false, count };
+}
+
+export function isActive(session: Pick<Summary, "status">): boolean {
+  return session.status === "running" || session.status === "waiting";
 }

@@ -15,6 +15,10 @@ async fn the_router_has_the_documents_routes_and_methods_and_no_others() {
     for (template, item) in document["paths"].as_object().unwrap() {
         let path = template.replace("{step}", "1").replace(['{', '}'], "");
         for method in METHODS {
+            if (method, template.as_str()) == ("GET", "/api/agent/changes") {
+                // It has no end; what it says is tested with the lists.
+                continue;
+            }
             let reply = server.request(method, &path, "").await;
             if item.get(method.to_lowercase()).is_some() {
                 assert_ne!(reply.status, 405, "{method} {path}");
@@ -57,6 +61,7 @@ async fn the_document_is_whole() {
         "/api/agent",
         "/api/agent/stream",
         "/api/agent/sessions",
+        "/api/agent/changes",
         "/api/agent/sessions/{id}",
         "/api/agent/sessions/{id}/events",
         "/api/agent/sessions/{id}/turns",

@@ -145,6 +145,14 @@ impl Catalogue for Slow {
         self.rows.page(filter, after, limit).await
     }
 
+    async fn count(&self, filter: &ListFilter) -> Result<u64, BackendError> {
+        self.rows.count(filter).await
+    }
+
+    async fn key_at(&self, filter: &ListFilter, at: u64) -> Result<Option<ListKey>, BackendError> {
+        self.rows.key_at(filter, at).await
+    }
+
     async fn len(&self) -> Result<u64, BackendError> {
         self.rows.len().await
     }
@@ -158,4 +166,69 @@ async fn a_list_that_is_still_being_made_says_so() {
     let page = server.get("/api/agent/sessions").await.json();
     assert_eq!(page["rebuilding"], true);
     assert_eq!(page["sessions"], json!([]));
+}
+
+#[tokio::test]
+async fn a_list_is_counted_narrowed_to_pins_and_folders_and_begun_anywhere() {
+    let server = Server::start().await;
+    let mut ids = Vec::new();
+    for task in ["one", "two", "three"] {
+        ids.push(server.run(&json!({"task": task})).await.session());
+    }
+    ids.reverse();
+    let pin = json!({"pinned": true, "revision": 0}).to_string();
+    let path = format!("/api/agent/sessions/{}", ids[2]);
+    assert_eq!(server.request("PATCH", &path, &pin).await.status, 200);
+    assert_eq!(listed(&server, "pinned=true").await, ids[2..]);
+    assert_eq!(listed(&server, "pinned=false").await, ids[..2]);
+    assert_eq!(listed(&server, "skip=1&limit=1").await, ids[1..2]);
+    assert!(listed(&server, "skip=3").await.is_empty());
+    let here = server.dir.path().display().to_string();
+    assert_eq!(listed(&server, &format!("cwd={here}")).await.len(), 3);
+    assert!(listed(&server, "cwd=/elsewhere").await.is_empty());
+    let page = server.get("/api/agent/sessions?query=one&count=1").await;
+    assert_eq!(page.json()["counts"], json!({"shown": 1, "all": 3}));
+    let page = server.get("/api/agent/sessions").await.json();
+    assert_eq!(page.get("counts"), None);
+    for (bad, field) in [
+        ("skip=-1", "skip"),
+        ("skip=1&cursor=1.a", "skip"),
+        ("pinned=1", "pinned"),
+        ("count=yes", "count"),
+    ] {
+        let reply = server.get(&format!("/api/agent/sessions?{bad}")).await;
+        let named = reply.problem(400, "invalid_input");
+        assert_eq!(named.as_deref(), Some(field), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn changes_are_told_at_once_and_with_every_change_that_a_list_may_show() {
+    let server = Server::start().await;
+    let mut changes = server.follow_changes().await;
+    changes.until("changed").await;
+    let call = server.call();
+    let (mut events, id, _) = script(&server, json!({})).await;
+    changes.until("changed").await;
+    call.done("done");
+    events.until("run_finished").await;
+    changes.until("changed").await;
+    let path = format!("/api/agent/sessions/{id}");
+    let patch = json!({"archived": true, "revision": 0}).to_string();
+    server.request("PATCH", &path, &patch).await;
+    changes.until("changed").await;
+    server.request("POST", &format!("{path}/fork"), "{}").await;
+    changes.until("changed").await;
+    server.request("DELETE", &path, "").await;
+    changes.until("changed").await;
+}
+
+#[tokio::test]
+async fn the_stream_of_changes_ends_with_the_server() {
+    let mut server = Server::start().await;
+    let mut changes = server.follow_changes().await;
+    changes.until("changed").await;
+    server.ask();
+    server.stopped().await;
+    while changes.next().await.is_some() {}
 }

@@ -268,6 +268,11 @@ impl Server {
         Ran { messages }
     }
 
+    pub(crate) async fn follow_changes(&self) -> Events {
+        let connection = self.send("GET", "/api/agent/changes", &[], b"").await;
+        connection.events()
+    }
+
     pub(crate) async fn follow(
         &self,
         id: &str,

@@ -166,6 +166,16 @@ impl Catalogue for MemoryCatalogue {
         Ok(rows.after(filter, after).take(limit).cloned().collect())
     }
 
+    async fn count(&self, filter: &ListFilter) -> Result<u64, BackendError> {
+        Ok(self.rows.lock().await.after(filter, None).count() as u64)
+    }
+
+    async fn key_at(&self, filter: &ListFilter, at: u64) -> Result<Option<ListKey>, BackendError> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        let rows = self.rows.lock().await;
+        Ok(rows.after(filter, None).nth(at).map(CatalogueRow::key))
+    }
+
     async fn len(&self) -> Result<u64, BackendError> {
         Ok(self.rows.lock().await.len() as u64)
     }

@@ -270,6 +270,70 @@ pub async fn a_filter_by_parent_gives_its_forks(fixture: Fixture) {
     assert!(listed(&again, &of("first"), 1).await.is_empty());
 }
 
+/// What is counted is what the list shows, and a page may begin at any of its rows.
+pub async fn pins_counts_and_places_agree_with_the_whole_list(fixture: Fixture) {
+    let (store, other) = (fixture.store(), fixture.reopened());
+    for at in 0..7 {
+        let name = id(&format!("s{at}"));
+        drop(stored(&store, &name, turn_at(EPOCH + at / 2, "x")).await);
+    }
+    for (name, pinned, archived) in [("s1", true, false), ("s4", true, true), ("s5", false, true)] {
+        let patch = SummaryPatch {
+            pinned: Some(pinned),
+            archived: Some(archived),
+            ..SummaryPatch::default()
+        };
+        store.update(&id(name), patch, 0).await.unwrap();
+    }
+    let open = events_from(0, &[turn_start(1), user("x")]);
+    let running = stored(&store, &id("running"), open.clone()).await;
+    drop(stored(&store, &id("cut"), open).await);
+    let filter = |pinned, archived, status| ListFilter {
+        pinned,
+        archived,
+        status,
+        ..ListFilter::default()
+    };
+    for (filter, wanted) in [
+        (filter(None, Archived::All, None), 9),
+        (filter(Some(true), Archived::No, None), 1),
+        (filter(Some(true), Archived::All, None), 2),
+        (filter(Some(false), Archived::No, None), 6),
+        (filter(None, Archived::All, Some(SessionStatus::Idle)), 7),
+        (filter(None, Archived::No, Some(SessionStatus::Running)), 1),
+        (
+            filter(None, Archived::No, Some(SessionStatus::Interrupted)),
+            1,
+        ),
+        (
+            filter(None, Archived::Only, Some(SessionStatus::Running)),
+            0,
+        ),
+    ] {
+        for store in [&store, &other] {
+            let whole = listed(store, &filter, 3).await;
+            assert_eq!(whole.len(), wanted, "{filter:?}: {whole:?}");
+            assert_eq!(
+                store.count(&filter).await.unwrap(),
+                wanted as u64,
+                "{filter:?}"
+            );
+            for skip in 0..=wanted + 1 {
+                let page = store.list_at(&filter, skip as u64, 2).await.unwrap();
+                let found: Vec<_> = page.sessions.into_iter().map(|row| row.id).collect();
+                let rest = whole.get(skip..).unwrap_or_default();
+                assert_eq!(found, rest[..rest.len().min(2)], "{filter:?} from {skip}");
+                assert_eq!(
+                    page.next.is_some(),
+                    rest.len() > 2,
+                    "{filter:?} from {skip}"
+                );
+            }
+        }
+    }
+    drop(running);
+}
+
 /// Pages show each session that stays as it is once, whatever happens to the others meanwhile.
 pub async fn pages_stay_in_order_while_sessions_change(fixture: Fixture) {
     let (store, other) = (fixture.store(), fixture.reopened());

@@ -301,6 +301,7 @@ macro_rules! __contract_cases {
             listing::words_are_found_in_tags,
             listing::a_filter_by_status_sees_who_writes_now,
             listing::a_filter_by_parent_gives_its_forks,
+            listing::pins_counts_and_places_agree_with_the_whole_list,
             listing::pages_stay_in_order_while_sessions_change,
             listing::a_list_shows_what_others_have_done,
             listing::lists_agree_after_many_changes_at_once,
