@@ -233,9 +233,18 @@ test("the desktop is told, when wanted, what waits and what has ended while nobo
   await expect(app.byId("approve")).toBeVisible();
   await expect(app.byId("open-tray").first()).toHaveAttribute("data-waiting", "1");
   expect(await told()).toEqual([]);
+  const ended = page.waitForResponse(
+    async (answer) =>
+      answer.url().includes("pinned=false") &&
+      ((await answer.json()) as { sessions: { status: string }[] }).sessions.every(({ status }) => status === "idle"),
+  );
   await app.byId("approve").click();
   await app.ended(1);
+  // The row shows what the conversation knows before the list has heard of it.
+  await (await ended).finished();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   await expect(app.row(await app.sessionId())).toHaveAttribute("data-status", "idle");
+  expect(await told()).toEqual([]);
   await page.evaluate(() => ((window as { away?: boolean }).away = true));
   await strict.script(
     { when: { user: "mark again" }, steps: [{ toolCall: { id: "d", name: "shell", arguments: { command: "echo ho > x" } } }] },

@@ -34,6 +34,8 @@ export function ComposerView({ onSent }: { onSent: () => void }) {
   const running = view.phase === "ready" && view.model.running;
   const queueing = running && continuing !== null && continuing === view.id;
   const canSend = text.trim() !== "" && !sending;
+  // Stop stands where Send will be again, so that nothing moves when a run begins or ends.
+  const onlyStops = running && view.id !== null && !queueing && text === "" && !sending;
   const send = (): void => {
     if (!canSend) return;
     onSent();
@@ -85,18 +87,7 @@ export function ComposerView({ onSent }: { onSent: () => void }) {
             {stop.armed ? "Press Esc again to stop the run." : ""}
           </span>
           {running && view.id !== null && <StopButton id={view.id} stopping={stopping} />}
-          <button
-            type="button"
-            className="button primary"
-            data-testid="send"
-            disabled={!canSend}
-            aria-busy={sending}
-            title={queueing ? "Queue (Enter). New line: Shift+Enter" : "Send (Enter). New line: Shift+Enter"}
-            onClick={send}
-          >
-            <Icon name={queueing ? "clock" : "send"} />
-            {queueing ? "Queue" : sending ? "Starting" : "Send"}
-          </button>
+          {!onlyStops && <SendButton enabled={canSend} sending={sending} queueing={queueing} onClick={send} />}
         </div>
       </div>
       {!queueing && <Widening />}
@@ -161,6 +152,30 @@ function StopButton({ id, stopping }: { id: string; stopping: boolean }) {
     >
       <Icon name="stop" />
       {stopping ? "Stopping" : "Stop"}
+    </button>
+  );
+}
+
+interface SendButtonProps {
+  enabled: boolean;
+  sending: boolean;
+  queueing: boolean;
+  onClick: () => void;
+}
+
+function SendButton({ enabled, sending, queueing, onClick }: SendButtonProps) {
+  return (
+    <button
+      type="button"
+      className="button primary"
+      data-testid="send"
+      disabled={!enabled}
+      aria-busy={sending}
+      title={queueing ? "Queue (Enter). New line: Shift+Enter" : "Send (Enter). New line: Shift+Enter"}
+      onClick={onClick}
+    >
+      <Icon name={queueing ? "clock" : "send"} />
+      {queueing ? "Queue" : sending ? "Starting" : "Send"}
     </button>
   );
 }
