@@ -309,6 +309,7 @@ fn read_model() -> Named {
                 ),
                 ("temperature?", number()),
                 ("maxSteps?", whole()),
+                ("confined?", boolean()),
             ]),
         ),
         (

@@ -144,7 +144,7 @@ pub struct ToolItem {
     /// Whether recovery wrote the result.
     pub synthetic: bool,
     /// The approval asked for it.
-    pub approval: Option<ViewApproval>,
+    pub approval: Option<Box<ViewApproval>>,
     /// Whether it ran without the sandbox, as a person had let it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub outside_sandbox: bool,
@@ -493,14 +493,14 @@ impl View {
                 tool.synthetic = result.synthetic;
             }),
             Change::ApprovalAsked(Some(key), asked) => self.tool(key, |tool| {
-                tool.approval = Some(ViewApproval {
+                tool.approval = Some(Box::new(ViewApproval {
                     approval_id: asked.approval_id.clone(),
                     reason: asked.reason.clone(),
                     decision: None,
                     by: None,
                     prefix: asked.prefix.clone(),
                     outside_sandbox: asked.outside_sandbox,
-                });
+                }));
             }),
             Change::ApprovalDecided(Some(key), decided) => self.tool(key, |tool| {
                 if let Some(approval) = &mut tool.approval {

@@ -609,6 +609,7 @@ export interface Turn {
 
 export interface TurnContext {
   approvalPolicy: ApprovalPolicy;
+  confined?: boolean;
   cwd: string | {
     bytes: string;
   };

@@ -65,8 +65,8 @@ async fn a_lineage_shows_where_a_session_comes_from_and_what_came_of_it() {
     assert_eq!(ids(&shown["children"]["sessions"]), wanted);
     let shown = lineage(&forks[0]).await;
     assert_eq!(shown["session"]["kind"], "fork");
-    assert_eq!(ids(&shown["ancestors"]), [root.clone()]);
-    assert_eq!(ids(&shown["siblings"]["sessions"]), [forks[1].clone()]);
+    assert_eq!(ids(&shown["ancestors"]), [root.as_str()]);
+    assert_eq!(ids(&shown["siblings"]["sessions"]), [forks[1].as_str()]);
     assert_eq!(ids(&shown["children"]["sessions"]), ids(&json!([leaf])));
 
     // A deleted ancestor leaves a gap, not an error.
