@@ -226,6 +226,7 @@ test("escape twice stops the run; once says so", async ({ strict, strictApp: app
   await strict.script({ when: { user: "talk" }, steps: [{ text: "I talk" }, { gate: "g" }] });
   await app.send("talk");
   await strict.reached("g");
+  await expect(app.byId("stop")).toBeVisible();
   await app.byId("composer").focus();
   await app.page.keyboard.press("Escape");
   await expect(app.page.getByText("Press Esc again to stop the run.")).toBeVisible();
