@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { ImageLimits } from "../src/api/acting";
 import type { Summary, Turn } from "../src/api/types";
 import { widened } from "../src/components/PolicySelects";
-import { commonTurns } from "../src/model/compare";
+import { aligned, commonTurns, stitched } from "../src/model/compare";
 import { matchOf, pieces, wordsOf } from "../src/model/match";
 import { refusal, toInput } from "../src/state/attachments";
 import { Composer } from "../src/state/composer";
@@ -198,5 +198,26 @@ describe("Settings", () => {
     expect(new Settings().state.get()).toMatchObject({ theme: "dark", density: "compact", notify: false });
     localStorage.setItem("threadline.settings", '{"theme":"pink","notify":"yes"}');
     expect(new Settings().state.get()).toEqual({ theme: "auto", density: "comfortable", notify: false });
+  });
+});
+
+describe("turns read in pages", () => {
+  const part = (number: number, ...ids: string[]): Turn =>
+    ({ turn: number, runId: `r${number}`, endSeq: null, items: ids.map((id) => ({ id })) }) as unknown as Turn;
+  const page = (...turns: Turn[]) => ({ turns, from: 0, to: 1, cut: true });
+
+  it("puts a turn together that goes over several pages, each item once", () => {
+    const end = { ...part(2, "b", "c"), endSeq: 9 } as Turn;
+    const turns = stitched([page(part(1, "x"), part(2, "a", "b")), page(end, part(3, "d"))]);
+    expect(turns.map((turn) => turn.items.map((item) => item.id))).toEqual([["x"], ["a", "b", "c"], ["d"]]);
+    expect(turns[1]?.endSeq).toBe(9);
+    expect(stitched([])).toEqual([]);
+  });
+
+  it("compares from the first turn that both have read back to", () => {
+    const numbers = (turns: readonly Turn[]): number[] => turns.map((turn) => turn.turn);
+    const [left, right] = aligned([part(1), part(2), part(3)], [part(2), part(3), part(4)]);
+    expect([numbers(left), numbers(right)]).toEqual([[2, 3], [2, 3, 4]]);
+    expect(aligned([], [part(5)])).toEqual([[], [part(5)]]);
   });
 });
