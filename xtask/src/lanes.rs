@@ -110,6 +110,7 @@ const FILE_SYSTEMS: Need = Need::Debian(&[
     ("mkfs.xfs", "xfsprogs"),
     ("xfs_io", "xfsprogs"),
 ]);
+const TMUX: Need = Need::Debian(&[("tmux", "tmux")]);
 const CLIPPY: Need = Need::Component("clippy", "clippy");
 
 /// All lanes, in the order in which they run.
@@ -189,6 +190,16 @@ pub(crate) const LANES: &[Lane] = &[
                 Counter::CargoTest,
             ),
             &[("THREADLINE_KILLS", Env::Default("500"))],
+        )],
+    },
+    Lane {
+        name: "tui",
+        about: "the terminal interface in a real terminal, driven through tmux",
+        when: When::Full,
+        needs: &[Need::Page, TMUX],
+        steps: &[cargo(
+            "test -p threadline-cli --test tui -- --ignored --test-threads=4",
+            Counter::CargoTest,
         )],
     },
     Lane {

@@ -59,7 +59,7 @@ impl Bench {
     }
 }
 
-const ROWS: [(&str, &str); 12] = [
+const ROWS: [(&str, &str); 13] = [
     ("turn", "turn commit"),
     ("sessions", "64 sessions at once"),
     ("durable", "1,000 durable turns beside SQLite"),
@@ -72,6 +72,7 @@ const ROWS: [(&str, &str); 12] = [
     ("memory", "peak memory on 1 GB"),
     ("list", "lists of 100,000 sessions"),
     ("sqlite", "SQLite backend"),
+    ("start", "start-up beside /bin/true"),
 ];
 const LATE: [(&str, &str); 2] = [("postgres", "PostgreSQL backend"), ("big", "a log of 5 GB")];
 
@@ -95,6 +96,7 @@ async fn row(name: &str, bench: &Bench) -> Outcome<Vec<Figure>> {
         "memory" => r::memory::memory(bench).await,
         "list" => r::list::list(bench).await,
         "sqlite" => r::sqlite::sqlite(bench).await,
+        "start" => r::start::start(bench).await,
         "postgres" => r::postgres::postgres(bench).await,
         "big" => r::big::big(bench).await,
         other => Err(Refused::Row(other.to_owned()).into()),

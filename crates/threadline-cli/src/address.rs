@@ -96,7 +96,7 @@ impl fmt::Debug for Address {
 
 /// Returns a URL without what stands between the user's name and the host, and without its query,
 /// which may hold a password too.
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("//").unwrap_or(("", url));
     let rest = rest.split('?').next().unwrap_or_default();
     let shown = match rest.rsplit_once('@') {

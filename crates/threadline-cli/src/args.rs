@@ -11,6 +11,11 @@ use threadline_store::SessionStatus;
 use crate::settings::LimitsFile;
 
 const AFTER_HELP: &str = "\
+Examples:
+  threadline                         pick a session, in the terminal
+  threadline run \"explain this folder\"
+  threadline resume --last
+
 Exit codes:
     0  completed
     1  failed
@@ -35,12 +40,13 @@ Settings are read from $XDG_CONFIG_HOME/threadline/config.toml.";
 
 /// Run agent sessions that survive everything
 #[derive(Debug, Parser)]
-#[command(name = "threadline", version, after_help = AFTER_HELP, arg_required_else_help = true)]
+#[command(name = "threadline", version, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
+    /// Left out at a terminal, the picker of sessions is shown.
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) verb: Option<Verb>,
 }
 
 #[derive(Debug, Clone, Default, Args)]
@@ -71,6 +77,8 @@ pub(crate) enum Verb {
     Serve(Serve),
     /// Run one turn of a new or an existing session
     Run(Box<Run>),
+    /// Pick a session, or go on with one, in the terminal
+    Resume(Resume),
     /// List sessions, newest activity first
     Ls(Ls),
     /// Show a session by turns
@@ -104,6 +112,7 @@ pub(crate) enum Verb {
     /// Show what is approved for the rest of a session, add to it, and revoke it
     Grants(Grants),
     /// Give a session a title
+    #[command(after_help = "Example: threadline rename 019ad2c4 \"release notes\"")]
     Rename {
         /// Session: id, beginning of an id, or title
         id: String,
@@ -111,16 +120,19 @@ pub(crate) enum Verb {
         title: String,
     },
     /// Put a session away
+    #[command(after_help = "Example: threadline archive 019ad2c4")]
     Archive {
         /// Session: id, beginning of an id, or title
         id: String,
     },
     /// Take a session out again
+    #[command(after_help = "Example: threadline unarchive 019ad2c4")]
     Unarchive {
         /// Session: id, beginning of an id, or title
         id: String,
     },
     /// Delete a session for good
+    #[command(after_help = "Example: threadline rm 019ad2c4 --yes")]
     Rm {
         /// Session: id, beginning of an id, or title
         id: String,
@@ -129,6 +141,7 @@ pub(crate) enum Verb {
         yes: bool,
     },
     /// Tell what is stored, what is wrong with it, and what opening it would do
+    #[command(after_help = "Example: threadline doctor 019ad2c4")]
     Doctor {
         /// Session: id, beginning of an id, or title; all when left out
         id: Option<String>,
@@ -136,14 +149,44 @@ pub(crate) enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Show the configuration
+    #[command(subcommand)]
+    Config(ConfigVerb),
     /// Print a completion script for a shell
+    #[command(after_help = "Example: threadline completions bash > \
+                            ~/.local/share/bash-completion/completions/threadline")]
     Completions {
         /// Shell
         shell: Shell,
     },
+    /// Print the manual page, or write those of all verbs
+    #[command(
+        after_help = "Example: threadline man --out ~/.local/share/man/man1\n         \
+                            threadline man | man -l -"
+    )]
+    Man {
+        /// Directory to write the pages of all verbs into
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Show every setting that holds, and where it comes from; secrets are masked
+    Show(ConfigShow),
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: threadline config show --json")]
+pub(crate) struct ConfigShow {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: threadline serve --open")]
 pub(crate) struct Serve {
     /// Address and port; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4870")]
@@ -160,13 +203,21 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Default, Args)]
+#[command(
+    after_help = "Examples: threadline run \"fix the failing test\"\n          \
+                  threadline run --last \"now the documentation\"\n          \
+                  git diff | threadline run --json --approval never -\n\n\
+                  The answer goes to standard output, everything else to standard error. SIGTERM, \
+                  SIGHUP and Ctrl-C end the turn as cancelled, with everything stored."
+)]
 pub(crate) struct Run {
     /// Task; read from standard input when left out or `-`
     pub(crate) task: Option<String>,
     /// Go on with this session: id, beginning of an id, or title
     #[arg(long, value_name = "ID", conflicts_with = "last")]
     pub(crate) session: Option<String>,
-    /// Go on with the session of this directory that was active last
+    /// Go on with the session of this directory that was active last; if there is none, with that
+    /// of another one, which is said
     #[arg(long)]
     pub(crate) last: bool,
     /// Run in a new session that has the events of this one, up to SEQ if given
@@ -208,6 +259,21 @@ pub(crate) struct Run {
     /// A repeat of the same key runs nothing and gives the first run again
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Default, Args)]
+#[command(after_help = "Example: threadline resume\n         \
+                  threadline resume 019ad2c4\n         \
+                  threadline resume --last\n\n\
+                  Keys and commands are shown by F1; docs/terminal.md has all of them.")]
+pub(crate) struct Resume {
+    /// Session: id, beginning of an id, or title; a picker is shown when left out
+    #[arg(conflicts_with = "last")]
+    pub(crate) id: Option<String>,
+    /// Go on with the session of this directory that was active last; if there is none, with that
+    /// of another one, which is said
+    #[arg(long)]
+    pub(crate) last: bool,
 }
 
 fn temperature(text: &str) -> Result<f64, String> {
@@ -490,6 +556,8 @@ pub(crate) struct Ls {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: threadline show 019ad2c4\n         \
+                  threadline show 019ad2c4 --request 3")]
 pub(crate) struct Show {
     /// Session: id, beginning of an id, or title
     pub(crate) id: String,
@@ -632,11 +700,14 @@ impl Verb {
             Self::Mcp(McpVerb::List(list)) => list.json,
             Self::Serve(_)
             | Self::Export(_)
+            | Self::Resume(_)
             | Self::Rename { .. }
             | Self::Archive { .. }
             | Self::Unarchive { .. }
             | Self::Rm { .. }
-            | Self::Completions { .. } => false,
+            | Self::Completions { .. }
+            | Self::Man { .. } => false,
+            Self::Config(ConfigVerb::Show(show)) => show.json,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The `threadline` program.
 //!
 //! Data goes to standard output, everything else to standard error; programs read `--json` and the
-//! exit code. Only `run`, `serve`, `fork` and `store copy` ever create anything.
+//! exit code. Only `run`, `resume`, `serve`, `fork` and `store copy` ever create anything.
 //!
 //! - [`args`] is the command line, [`settings`] what it, the environment and `config.toml` say;
 //!   [`store`] opens the store that [`address`] names.
-//! - [`run`] is one turn; [`render`] prints it and [`ask`] puts approvals to a person.
+//! - [`resume`] is the terminal interface. [`run`] is one turn; [`render`] prints it and [`ask`]
+//!   puts approvals to a person.
 //! - [`verbs`] are the others. [`failure`] has the exit codes.
 //! - [`telemetry`] sends spans of runs to a collector.
 //! - [`launcher`] is what the sandbox starts: this program, which becomes a command of a tool.
@@ -15,10 +16,13 @@ mod args;
 mod ask;
 mod failure;
 mod launcher;
+mod logs;
+mod man;
 mod mounts;
 mod providers;
 mod render;
 mod repeat;
+mod resume;
 mod run;
 mod serve;
 mod sessions;
@@ -39,8 +43,9 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    args::{Cli, McpVerb, StoreVerb, Verb},
+    args::{Cli, Common, ConfigVerb, McpVerb, Resume, StoreVerb, Verb},
     failure::{Exit, Failure, Outcome},
+    logs::Logs,
     settings::Settings,
     store::Purpose,
     telemetry::Telemetry,
@@ -53,8 +58,13 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let ui = Ui::new();
-    let json = cli.verb.json();
-    match dispatch(ui, cli) {
+    let Some(verb) = cli.verb.or_else(at_a_terminal) else {
+        // Standard error: it was not asked for, and nobody reads it as data.
+        ui.note(&Cli::command().render_help().to_string());
+        return Exit::Usage.into();
+    };
+    let json = verb.json();
+    match dispatch(ui, cli.common, verb) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             if !failure.silent {
@@ -69,28 +79,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(ui: Ui, cli: Cli) -> Outcome<Exit> {
-    if let Verb::Completions { shell } = cli.verb {
+/// What is done without a verb, if a person sits there.
+fn at_a_terminal() -> Option<Verb> {
+    resume::has_screen().then(|| Verb::Resume(Resume::default()))
+}
+
+fn dispatch(ui: Ui, common: Common, verb: Verb) -> Outcome<Exit> {
+    if let Verb::Completions { shell } = verb {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "threadline", &mut script);
         ui.print(&String::from_utf8_lossy(&script))?;
         return Ok(Exit::Completed);
     }
+    if let Verb::Man { out } = verb {
+        return man::man(ui, out.as_deref());
+    }
     let filter = log_filter()?;
-    let settings = Settings::read(cli.common)?;
+    let settings = Settings::read(common)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new("internal", format!("the runtime cannot start: {error}")))?;
-    let runs = matches!(cli.verb, Verb::Serve(_) | Verb::Run(_) | Verb::Compact(_));
+    let runs = matches!(
+        verb,
+        Verb::Serve(_) | Verb::Run(_) | Verb::Resume(_) | Verb::Compact(_)
+    );
     let telemetry = settings
         .otlp()
         .filter(|_| runs)
         .map(|address| Telemetry::start(address, runtime.handle()))
         .transpose()?;
-    start_logging(ui, filter, telemetry.as_ref())?;
+    let logs = start_logging(ui, filter, telemetry.as_ref())?;
     let outcome = runtime.block_on(async {
-        let outcome = perform(ui, &settings, cli.verb).await;
+        let outcome = perform(ui, &settings, &logs, verb).await;
         if let Some(telemetry) = telemetry {
             telemetry.end().await;
         }
@@ -101,11 +122,13 @@ fn dispatch(ui: Ui, cli: Cli) -> Outcome<Exit> {
     outcome
 }
 
-async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
+async fn perform(ui: Ui, settings: &Settings, logs: &Logs, verb: Verb) -> Outcome<Exit> {
     signals::ignore_file_size_signal();
     match verb {
         // Answered before anything is set up.
-        Verb::Completions { .. } => Ok(Exit::Completed),
+        Verb::Completions { .. } | Verb::Man { .. } => Ok(Exit::Completed),
+        Verb::Config(ConfigVerb::Show(args)) => verbs::config::show(ui, settings, &args),
+        Verb::Resume(args) => Box::pin(resume::resume(ui, settings, args, logs)).await,
         Verb::Serve(args) => Box::pin(serve::serve(ui, settings, args)).await,
         Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
         Verb::Compact(args) => Box::pin(run::compact(ui, settings, args)).await,
@@ -121,6 +144,9 @@ async fn perform(ui: Ui, settings: &Settings, verb: Verb) -> Outcome<Exit> {
 async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb) -> Outcome<Exit> {
     match verb {
         Verb::Completions { .. }
+        | Verb::Man { .. }
+        | Verb::Config(_)
+        | Verb::Resume(_)
         | Verb::Serve(_)
         | Verb::Run(_)
         | Verb::Compact(_)
@@ -161,14 +187,16 @@ fn log_filter() -> Outcome<EnvFilter> {
     })
 }
 
-fn start_logging(ui: Ui, filter: EnvFilter, telemetry: Option<&Telemetry>) -> Outcome<()> {
+fn start_logging(ui: Ui, filter: EnvFilter, telemetry: Option<&Telemetry>) -> Outcome<Logs> {
+    let logs = Logs::default();
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(logs.clone())
         .with_ansi(ui.err_colour() && std::io::stderr().is_terminal())
         .with_filter(filter);
     let started = tracing_subscriber::registry()
         .with(lines)
         .with(telemetry.map(Telemetry::layer))
         .try_init();
-    started.map_err(|error| Failure::new("internal", format!("logging cannot start: {error}")))
+    started.map_err(|error| Failure::new("internal", format!("logging cannot start: {error}")))?;
+    Ok(logs)
 }

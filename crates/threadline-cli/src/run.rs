@@ -14,7 +14,7 @@ use threadline_agent::{
 };
 use threadline_mcp::Servers;
 use threadline_session::{SessionId, payload::EndReason, types};
-use threadline_store::{ListFilter, SessionStore};
+use threadline_store::SessionStore;
 use tokio::sync::watch;
 
 use crate::{
@@ -338,25 +338,7 @@ async fn choose(ui: Ui, store: &SessionStore, args: &Run, cwd: &Path) -> Outcome
     if let Some(text) = args.session.as_ref().or(named) {
         return sessions::find(store, text).await;
     }
-    let shown = cwd.to_string_lossy().into_owned();
-    let filter = ListFilter {
-        cwd: Some(shown.clone()),
-        ..ListFilter::default()
-    };
-    let page = store.list(&filter, None, 1).await?;
-    let Some(row) = page.sessions.into_iter().next() else {
-        return Err(Failure::new(
-            "session_not_found",
-            format!("no session of {shown} to go on with in {}", store.address()),
-        )
-        .hint("begin one with `threadline run TASK`, or list those of other directories with `threadline ls`"));
-    };
-    ui.note(&format!(
-        "Continuing session {}: {}",
-        row.id,
-        sessions::about(&row)
-    ));
-    Ok(row.id)
+    sessions::last(ui, store, cwd).await
 }
 
 /// Tells how the run ended, and returns the exit code for it.

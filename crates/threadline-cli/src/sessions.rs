@@ -1,11 +1,14 @@
 //! The store, and finding a session by what a person types.
 
+use std::path::Path;
+
 use threadline_session::SessionId;
 use threadline_store::{Archived, ListFilter, ListPage, SessionStore, SessionSummary};
 
 use crate::{
     failure::{Failure, Outcome},
     text,
+    ui::Ui,
 };
 
 /// Code of a failure.
@@ -89,6 +92,38 @@ pub(crate) async fn find_parent(store: &SessionStore, text: &str) -> Outcome<Ses
         return Err(failure);
     }
     Ok(id)
+}
+
+/// Returns the session of a folder that was active last; if there is none, that of another folder,
+/// which is said aloud.
+///
+/// # Errors
+/// There is no session at all.
+pub(crate) async fn last(ui: Ui, store: &SessionStore, cwd: &Path) -> Outcome<SessionId> {
+    let shown = cwd.to_string_lossy().into_owned();
+    let here = ListFilter {
+        cwd: Some(shown.clone()),
+        ..ListFilter::default()
+    };
+    let mut found = store.list(&here, None, 1).await?.sessions;
+    if found.is_empty() {
+        found = store.list(&ListFilter::default(), None, 1).await?.sessions;
+    }
+    let Some(row) = found.into_iter().next() else {
+        return Err(Failure::new(
+            NOT_FOUND,
+            format!("no session of {shown} to go on with in {}", store.address()),
+        )
+        .hint("begin one with `threadline run TASK`, or list archived ones with `threadline ls --archived`"));
+    };
+    if row.cwd != shown {
+        ui.warning(&format!(
+            "no session of {shown}: the last one of another folder goes on, in {}",
+            text::line(&row.cwd, 500)
+        ));
+    }
+    ui.note(&format!("Continuing session {}: {}", row.id, about(&row)));
+    Ok(row.id)
 }
 
 /// What a list holds.

@@ -428,6 +428,17 @@ fn config_path(env: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     Some(base.join("threadline").join("config.toml"))
 }
 
+/// Returns where `config.toml` is looked for.
+pub(crate) fn config_file() -> Option<PathBuf> {
+    config_path(&|name: &str| std::env::var_os(name).filter(|value| !value.is_empty()))
+}
+
+/// Returns what `config.toml` says, name by name; `None` when it is not there.
+pub(crate) fn config_table() -> Outcome<Option<toml::Table>> {
+    let text = config_file().and_then(|path| std::fs::read_to_string(path).ok());
+    text.as_deref().map(crate::verbs::config::table).transpose()
+}
+
 fn read_file(path: &Path) -> Outcome<File> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

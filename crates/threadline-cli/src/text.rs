@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use threadline_session::SessionId;
 pub(crate) use threadline_store::error_chain as chain;
+pub(crate) use threadline_tui::text::{age, count, harmless, line};
 
 /// Returns a time in UTC to the second.
 pub(crate) fn moment(unix_ms: u64) -> String {
@@ -15,18 +16,6 @@ pub(crate) fn moment(unix_ms: u64) -> String {
         )
 }
 
-/// Returns how long ago a time was, in one short word.
-pub(crate) fn age(unix_ms: u64, now_ms: u64) -> String {
-    let secs = now_ms.saturating_sub(unix_ms) / 1000;
-    match secs {
-        0..60 => format!("{secs}s"),
-        60..3_600 => format!("{}m", secs / 60),
-        3_600..86_400 => format!("{}h", secs / 3_600),
-        86_400..31_536_000 => format!("{}d", secs / 86_400),
-        _ => format!("{}y", secs / 31_536_000),
-    }
-}
-
 /// Returns a number of bytes with a unit.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
@@ -35,39 +24,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
         1_048_576..1_073_741_824 => format!("{} MiB", bytes / 1_048_576),
         _ => format!("{} GiB", bytes / 1_073_741_824),
     }
-}
-
-/// Returns a number with its noun.
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
-
-/// Returns the first line, cut to a number of characters, without control characters.
-pub(crate) fn line(text: &str, chars: usize) -> String {
-    let mut words = String::new();
-    for word in text.split_whitespace() {
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.extend(word.chars().filter(|c| !c.is_control()));
-        if words.len() > chars * 4 {
-            break;
-        }
-    }
-    if words.chars().count() <= chars {
-        return words;
-    }
-    let mut cut: String = words.chars().take(chars.saturating_sub(3)).collect();
-    cut.push_str("...");
-    cut
-}
-
-/// Returns text that cannot steer a terminal: control characters besides line feeds and tabs are
-/// left out. What a model or a file says is shown, never obeyed.
-pub(crate) fn harmless(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect()
 }
 
 /// Indents every line.
@@ -113,26 +69,5 @@ mod tests {
         assert_eq!(short(&ids[0], chars), "0199f3aa-1b2c");
         assert_eq!(short(&ids[2], chars), "zzz");
         assert_eq!(unique_chars(&ids[2..]), 8);
-    }
-
-    #[test]
-    fn lines_are_cut_by_characters_and_hold_no_escape() {
-        assert_eq!(line("  a\n\tb\u{1b}[31m ", 20), "a b[31m");
-        assert_eq!(line("\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}", 4), "\u{e4}...");
-        assert_eq!(harmless("a\u{1b}]0;x\u{7}b\n"), "a]0;xb\n");
-    }
-
-    #[test]
-    fn ages_have_one_unit() {
-        let now = 1_000_000_000_000;
-        for (before, shown) in [
-            (0, "0s"),
-            (59_000, "59s"),
-            (60_000, "1m"),
-            (7_200_000, "2h"),
-        ] {
-            assert_eq!(age(now - before, now), shown);
-        }
-        assert_eq!(age(now + 5_000, now), "0s");
     }
 }

@@ -72,6 +72,10 @@ impl Ui {
         paint(self.err_colour, tone, text)
     }
 
+    pub(crate) fn out_colour(&self) -> bool {
+        self.out_colour
+    }
+
     pub(crate) fn err_colour(&self) -> bool {
         self.err_colour
     }

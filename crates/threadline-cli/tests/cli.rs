@@ -19,6 +19,8 @@ mod full;
 mod grants;
 #[path = "cli/mcp.rs"]
 mod mcp;
+#[path = "cli/pages.rs"]
+mod pages;
 #[path = "cli/repair.rs"]
 mod repair;
 #[path = "cli/replay.rs"]

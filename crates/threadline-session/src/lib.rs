@@ -46,5 +46,5 @@ pub use state::{
 };
 pub use surface::Place;
 pub use transcript::{SurfaceAt, Transcript};
-pub use view::{Patch, ToolItem, Turn, TurnHead, TurnItem, View};
+pub use view::{AssistantItem, Patch, ToolItem, Turn, TurnHead, TurnItem, View, ViewPart};
 pub use vocabulary::Payload;

@@ -10,4 +10,5 @@ pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod resume;
 pub(crate) mod sqlite;
+pub(crate) mod start;
 pub(crate) mod verify;

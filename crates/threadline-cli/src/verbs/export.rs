@@ -7,6 +7,7 @@ use std::{
 };
 
 use threadline_server::{ExportError, Format};
+use threadline_session::SessionId;
 use threadline_store::SessionStore;
 
 use crate::{
@@ -40,15 +41,29 @@ pub(crate) async fn export(ui: Ui, store: &SessionStore, args: Export) -> Outcom
         let said = format!("{} exists already", path.display());
         return Err(Failure::usage(said).hint("name another file, or replace it with --force"));
     }
+    whole(store, &id, format, path).await?;
+    ui.note(&format!("Written to {}.", path.display()));
+    Ok(Exit::Completed)
+}
+
+/// Writes a session as Markdown into a file that is not there yet.
+pub(crate) async fn markdown(store: &SessionStore, id: &SessionId, path: &Path) -> Outcome<()> {
+    if path.exists() {
+        let said = format!("{} exists already", path.display());
+        return Err(Failure::usage(said).hint("name another file: `/export FILE`"));
+    }
+    whole(store, id, Format::Markdown, path).await
+}
+
+/// Writes a file as a whole or not at all.
+async fn whole(store: &SessionStore, id: &SessionId, format: Format, path: &Path) -> Outcome<()> {
     let part = beside(path);
-    let written = write(store, &id, format, path, &part).await;
+    let written = write(store, id, format, path, &part).await;
     if written.is_err() {
         // What could not be written as a whole is of no use; that it stays is no further failure.
         let _gone = std::fs::remove_file(&part);
     }
-    written?;
-    ui.note(&format!("Written to {}.", path.display()));
-    Ok(Exit::Completed)
+    written
 }
 
 fn beside(path: &Path) -> PathBuf {
@@ -59,7 +74,7 @@ fn beside(path: &Path) -> PathBuf {
 
 async fn write(
     store: &SessionStore,
-    id: &threadline_session::SessionId,
+    id: &SessionId,
     format: Format,
     path: &Path,
     part: &Path,

@@ -1,11 +1,12 @@
 //! The verbs besides `run` and `serve`. Only `fork` and `copy` create anything.
 
 mod branch;
+pub(crate) mod config;
 mod copy;
 mod doctor;
 mod du;
 mod edit;
-mod export;
+pub(crate) mod export;
 mod gc;
 mod grants;
 mod ls;
