@@ -24,6 +24,7 @@ mod os_path;
 pub mod payload;
 mod request;
 mod skim;
+mod sorted;
 mod state;
 mod surface;
 mod surrogates;
@@ -46,5 +47,5 @@ pub use state::{
 };
 pub use surface::Place;
 pub use transcript::{SurfaceAt, Transcript};
-pub use view::{Patch, Turn, TurnHead, TurnItem, View};
+pub use view::{AssistantItem, Patch, ToolItem, Turn, TurnHead, TurnItem, View};
 pub use vocabulary::Payload;
