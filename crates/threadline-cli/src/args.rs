@@ -71,6 +71,8 @@ pub(crate) enum Verb {
     Serve(Serve),
     /// Run one turn of a new or an existing session
     Run(Box<Run>),
+    /// Speak the Agent Client Protocol on standard input and output, for an editor that starts it
+    Acp(Acp),
     /// List sessions, newest activity first
     Ls(Ls),
     /// Show a session by turns
@@ -155,6 +157,16 @@ pub(crate) struct Serve {
     /// Host name that requests may be addressed to, besides the address itself
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Acp {
+    /// When new sessions ask before a tool runs
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approval: Option<Approval>,
+    /// What tools may touch in new sessions
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sandbox: Option<Sandbox>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -602,6 +614,7 @@ impl Verb {
             Self::Store(StoreVerb::Copy(copy)) => copy.json,
             Self::Mcp(McpVerb::List(list)) => list.json,
             Self::Serve(_)
+            | Self::Acp(_)
             | Self::Rename { .. }
             | Self::Archive { .. }
             | Self::Unarchive { .. }
