@@ -286,6 +286,11 @@ fn step_command(step: &Step) -> Option<Command> {
             npx.arg("--no-install").current_dir(place::web());
             npx
         }
+        Program::Node => {
+            let mut node = command("node");
+            node.current_dir(place::acp());
+            node
+        }
         Program::Mutants => return None,
     };
     program.args(step.args.split_whitespace());

@@ -20,6 +20,8 @@ pub(crate) enum Need {
     Component(&'static str, &'static str),
     /// The npm packages of `web/`.
     Npm,
+    /// The npm packages of `tests/acp/`.
+    Acp,
     /// The built page, which the server crate embeds.
     Page,
     /// The binary, as cargo builds it for development.
@@ -42,6 +44,8 @@ pub(crate) enum Program {
     Cargo,
     /// A program of the page's packages, in `web/`.
     Npx,
+    /// Node.js, in `tests/acp/`.
+    Node,
     /// What [`crate::mutants`] does.
     Mutants,
 }
@@ -95,6 +99,16 @@ const fn npx(args: &'static str, counter: Counter) -> Step {
         args,
         env: &[],
         counter,
+    }
+}
+
+const fn node(args: &'static str) -> Step {
+    Step {
+        program: Program::Node,
+        args,
+        env: &[("THREADLINE_BIN", Env::Binary)],
+        // They count as cargo does.
+        counter: Counter::CargoTest,
     }
 }
 
@@ -257,6 +271,29 @@ pub(crate) const LANES: &[Lane] = &[
             cargo(
                 "test -p threadline-postgres --test contract --test faults --no-fail-fast",
                 Counter::CargoTest,
+            ),
+        ],
+    },
+    Lane {
+        name: "acp",
+        about: "`threadline acp` against the schema of the official package, driven by three \
+                clients of others, and replaying 100,000 events to a slow reader",
+        when: When::Full,
+        needs: &[Need::Acp, Need::Page, Need::Binary],
+        steps: &[
+            // Found as STRICT_MODEL_BIN, else where this puts it.
+            cargo(
+                "build -p threadline-strict-model -p threadline-sandbox",
+                Counter::Check,
+            ),
+            node("conformance.mjs"),
+            node("clients.mjs"),
+            with(
+                cargo(
+                    "test -p threadline-acp --test it -- --ignored --nocapture",
+                    Counter::CargoTest,
+                ),
+                &[("THREADLINE_BIN", Env::Binary)],
             ),
         ],
     },

@@ -23,6 +23,11 @@ pub(crate) fn web() -> PathBuf {
     root().join("web")
 }
 
+/// Returns the folder of the ACP checks.
+pub(crate) fn acp() -> PathBuf {
+    root().join("tests/acp")
+}
+
 /// Returns cargo's build folder.
 pub(crate) fn target() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {

@@ -41,7 +41,8 @@ impl Setup {
         }
         let outcome = match need {
             Need::Component(subcommand, name) => self.component(subcommand, name),
-            Need::Npm => self.npm(),
+            Need::Npm => self.npm(&place::web(), "the page's packages"),
+            Need::Acp => self.npm(&place::acp(), "the packages of the ACP checks"),
             Need::Page => self.ensure(Need::Npm).and_then(|()| self.page()),
             Need::Binary => self.ensure(Need::Page).and_then(|()| self.binary(true)),
             Need::Chromium => self.chromium(),
@@ -84,13 +85,12 @@ impl Setup {
         })
     }
 
-    fn npm(&self) -> Result<(), Failure> {
-        let web = place::web();
-        let lock = read(&web.join("package-lock.json"))?;
+    fn npm(&self, dir: &Path, what: &str) -> Result<(), Failure> {
+        let lock = read(&dir.join("package-lock.json"))?;
         let mut hash = Hash::new();
         hash.add(&lock);
         // The stamp goes with the packages: who removes them removes it.
-        let stamp = web.join("node_modules/.threadline-lock");
+        let stamp = dir.join("node_modules/.threadline-lock");
         if fs::read_to_string(&stamp).is_ok_and(|found| found == hash.to_string()) {
             return Ok(());
         }
@@ -103,10 +103,12 @@ impl Setup {
                     .into(),
             );
         }
-        note("the page's packages are missing or not those of the lock file; installing them");
+        note(&format!(
+            "{what} are missing or not those of the lock file; installing them"
+        ));
         let mut ci = command("npm");
         ci.args(["ci", "--no-audit", "--no-fund"])
-            .current_dir(&web)
+            .current_dir(dir)
             .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1");
         runner::run(self.mode, ci)?;
         write(&stamp, &hash.to_string())

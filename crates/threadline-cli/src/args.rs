@@ -79,6 +79,8 @@ pub(crate) enum Verb {
     Run(Box<Run>),
     /// Pick a session, or go on with one, in the terminal
     Resume(Resume),
+    /// Speak the Agent Client Protocol on standard input and output, for an editor that starts it
+    Acp(Acp),
     /// List sessions, newest activity first
     Ls(Ls),
     /// Show a session by turns
@@ -200,6 +202,16 @@ pub(crate) struct Serve {
     /// Host name that requests may be addressed to, besides the address itself
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Acp {
+    /// When new sessions ask before a tool runs
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) approval: Option<Approval>,
+    /// What tools may touch in new sessions
+    #[arg(long, value_name = "MODE")]
+    pub(crate) sandbox: Option<Sandbox>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -701,6 +713,7 @@ impl Verb {
             Self::Serve(_)
             | Self::Export(_)
             | Self::Resume(_)
+            | Self::Acp(_)
             | Self::Rename { .. }
             | Self::Archive { .. }
             | Self::Unarchive { .. }

@@ -1,16 +1,17 @@
 //! The `threadline` program.
 //!
 //! Data goes to standard output, everything else to standard error; programs read `--json` and the
-//! exit code. Only `run`, `resume`, `serve`, `fork` and `store copy` ever create anything.
+//! exit code. Only `run`, `resume`, `serve`, `acp`, `fork` and `store copy` ever create anything.
 //!
 //! - [`args`] is the command line, [`settings`] what it, the environment and `config.toml` say;
 //!   [`store`] opens the store that [`address`] names.
 //! - [`resume`] is the terminal interface. [`run`] is one turn; [`render`] prints it and [`ask`]
-//!   puts approvals to a person.
+//!   puts approvals to a person. [`acp`] serves an editor.
 //! - [`verbs`] are the others. [`failure`] has the exit codes.
 //! - [`telemetry`] sends spans of runs to a collector.
 //! - [`launcher`] is what the sandbox starts: this program, which becomes a command of a tool.
 
+mod acp;
 mod address;
 mod args;
 mod ask;
@@ -131,6 +132,7 @@ async fn perform(ui: Ui, settings: &Settings, logs: &Logs, verb: Verb) -> Outcom
         Verb::Resume(args) => Box::pin(resume::resume(ui, settings, args, logs)).await,
         Verb::Serve(args) => Box::pin(serve::serve(ui, settings, args)).await,
         Verb::Run(args) => Box::pin(run::run(ui, settings, *args)).await,
+        Verb::Acp(args) => Box::pin(acp::acp(ui, settings, args)).await,
         Verb::Compact(args) => Box::pin(run::compact(ui, settings, args)).await,
         Verb::Store(StoreVerb::Copy(args)) => Box::pin(verbs::copy(ui, args)).await,
         Verb::Mcp(McpVerb::List(args)) => Box::pin(verbs::mcp_list(ui, settings, args)).await,
@@ -149,6 +151,7 @@ async fn on_store(ui: Ui, settings: &Settings, store: &SessionStore, verb: Verb)
         | Verb::Resume(_)
         | Verb::Serve(_)
         | Verb::Run(_)
+        | Verb::Acp(_)
         | Verb::Compact(_)
         | Verb::Mcp(_)
         | Verb::Store(_) => Ok(Exit::Completed),

@@ -24,6 +24,7 @@ mod os_path;
 pub mod payload;
 mod request;
 mod skim;
+mod sorted;
 mod state;
 mod surface;
 mod surrogates;

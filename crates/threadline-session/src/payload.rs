@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::surrogates::replace_lone_surrogates;
 pub use crate::vocabulary::PayloadError;
-use crate::{OsPath, RunId, SessionId};
+use crate::{OsPath, RunId, SessionId, sorted};
 
 /// How much the agent may do without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,6 +247,7 @@ pub struct ToolDefinition {
     /// What it does, for the model.
     pub description: String,
     /// JSON Schema of its arguments.
+    #[serde(serialize_with = "sorted::serialize")]
     pub parameters: serde_json::Value,
 }
 

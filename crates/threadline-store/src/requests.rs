@@ -2,11 +2,14 @@
 
 use serde::Serialize;
 use threadline_session::{
-    Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionGrant, SessionId,
-    Transcript, codec::Line, payload::StepStart, types,
+    Event, Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionGrant, SessionId,
+    Transcript, closers,
+    codec::Line,
+    payload::{StepStart, TurnContext},
+    types,
 };
 
-use crate::{Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
+use crate::{BackendError, Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
 
 /// Questions to a person that a dead process has left open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +77,35 @@ impl SessionStore {
     pub async fn grants(&self, id: &SessionId) -> Result<Vec<SessionGrant>, ReadError> {
         let scan = self.restore(id, None, false).await?;
         Ok(scan.state.session_grants().to_vec())
+    }
+
+    /// Returns what the newest turn of a session ran under; `None` before the first.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn context(&self, id: &SessionId) -> Result<Option<TurnContext>, ReadError> {
+        let scan = self.restore(id, None, false).await?;
+        Ok(scan.state.context().cloned())
+    }
+
+    /// Returns the events with which the next opening of a session will close its last turn; none
+    /// when no turn is open, or when somebody is writing it.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn closers(&self, id: &SessionId) -> Result<Vec<Event>, ReadError> {
+        if self.stat(id).await?.writer.is_some() {
+            return Ok(Vec::new());
+        }
+        let mut scan = self.restore(id, None, false).await?;
+        let calls = scan.state.missing_calls();
+        if let Some(damage) = self.fill(id, &mut scan.state, &calls).await? {
+            return Err(self.corrupt(id, damage));
+        }
+        closers(&scan.state).map_err(|error| {
+            let source = std::io::Error::other(error.to_string());
+            ReadError::from(BackendError::new("closing the last turn", source))
+        })
     }
 
     /// Returns what a session's open turn asks a person, if nobody is writing it: the process that
