@@ -1,4 +1,5 @@
 import type { Locator, Page } from "@playwright/test";
+import { expectAccessible } from "./support/axe";
 import { Log, png } from "./support/logs";
 import type { Place } from "./support/server";
 import { words } from "./support/strict";
@@ -106,6 +107,7 @@ test("a turn that was cut off says what is known of its calls, and a click has i
   await expect(app.card("n")).toContainText("Nothing was executed.");
   await expect(app.card("n").getByTestId("check-call")).toHaveCount(0);
   await picture(page, "cut-off");
+  await expectAccessible(page);
 
   await app.byId("composer").fill("a draft");
   await unknown.getByTestId("check-call").click();
@@ -215,6 +217,7 @@ test("a compaction is a seam that leads to the originals", async ({ place, app, 
   await expect(app.byId("notice").first()).toContainText("status 529");
   await expect(app.page.locator('[data-testid="notice"][data-type="item/rejected"]')).toContainText("takes no pictures");
   await picture(page, "seam");
+  await expectAccessible(page);
   await seam.getByTestId("originals").click();
   await expect(app.page.locator(".row[data-sought]")).toContainText("The clock shows 9:5");
 });

@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { expectAccessible } from "./support/axe";
 import { alive } from "./support/processes";
 import { words } from "./support/strict";
 import { expect, picture, test } from "./support/test";
@@ -138,6 +139,7 @@ test("a damaged session: it says what is wrong, opens as far as it goes, and is 
   await expect(app.turn(2)).toContainText("The log is damaged here");
   await expect(app.byId("continue-session")).toBeDisabled();
   await picture(app.page, "damaged");
+  await expectAccessible(app.page);
 
   // The reload has kept what was to be continued; the server has the last word.
   await expect(app.banner).toBeVisible();

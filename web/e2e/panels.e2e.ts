@@ -1,13 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import AxeBuilder from "@axe-core/playwright";
-import type { Page } from "@playwright/test";
+import { expectAccessible } from "./support/axe";
 import { expect, picture, test } from "./support/test";
-
-async function expectAccessible(page: Page): Promise<void> {
-  const { violations } = await new AxeBuilder({ page }).analyze();
-  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join("\n  ")}`);
-  expect(found).toEqual([]);
-}
 
 for (const scheme of ["light", "dark"] as const) {
   test(`every panel shows its session and axe finds nothing, ${scheme}`, async ({ app, page, server }) => {

@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { expectAccessible } from "./support/axe";
 import { alive } from "./support/processes";
 import { words } from "./support/strict";
 import { expect, picture, test } from "./support/test";
@@ -77,6 +78,8 @@ test("stop: the run is cancelled, what was said is kept and marked", async ({ st
   const answer = app.turn(1).getByTestId("item-assistant");
   await expect(answer).toContainText("It begins so");
   await expect(answer).toHaveAttribute("data-streaming", "true");
+  await picture(app.page, "running");
+  await expectAccessible(app.page);
   const id = await app.sessionId();
   await app.byId("stop").click();
   await app.ended(1, "cancelled");

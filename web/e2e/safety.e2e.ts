@@ -1,6 +1,5 @@
 import { writeFileSync } from "node:fs";
-import AxeBuilder from "@axe-core/playwright";
-import type { Page } from "@playwright/test";
+import { expectAccessible } from "./support/axe";
 import { expect, picture, test } from "./support/test";
 
 const hostile = [
@@ -121,12 +120,6 @@ test("an approval shows what would really run", async ({ strict, strictApp: app 
   await app.byId("deny").click();
   await app.ended(1);
 });
-
-async function expectAccessible(page: Page): Promise<void> {
-  const { violations } = await new AxeBuilder({ page }).analyze();
-  const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join("\n  ")}`);
-  expect(found).toEqual([]);
-}
 
 for (const scheme of ["light", "dark"] as const) {
   test(`axe finds nothing on the main screens, ${scheme}`, async ({ app, page }) => {
