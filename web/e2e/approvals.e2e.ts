@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
+import { expectAccessible } from "./support/axe";
 import { expect, picture, test } from "./support/test";
 
 test("approve: another browser answers, the first one sees it, the tool runs once", async ({ app, other, place, server }) => {
@@ -109,6 +110,10 @@ test("a question outlives the server: it is offered again, answered in another b
   await app.live(id);
   await expect(app.card("call_mark")).toHaveAttribute("data-outcome", "not_started");
   await expect(app.byId("offer")).toBeVisible();
+  // One thing to do, not two: the answer, and no call made again beside it.
+  await expect(app.card("call_mark")).toHaveAttribute("data-state", "asking");
+  await expect(app.byId("retry-call")).toHaveCount(0);
+  await expectAccessible(app.page);
   await picture(app.page, "offered-again");
   expect(existsSync(place.file("count.txt"))).toBe(false);
 
@@ -122,6 +127,7 @@ test("a question outlives the server: it is offered again, answered in another b
   await app.ended(2);
   await expect(app.turn(2)).toContainText("Marked.");
   expect(readFileSync(place.file("count.txt"), "utf8")).toBe("ran\n");
+  await expect(app.byId("offer")).toHaveCount(0);
   await app.page.reload();
   await app.live(id);
   await expect(app.byId("offer")).toHaveCount(0);

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import { api } from "../api/client";
 import { toHuman, type HumanError } from "../api/problem";
-import type { Approval, Decision } from "../api/types";
+import type { Approval, Decision, ToolItem } from "../api/types";
 import { revealControls } from "../model/text";
 import { ErrorBanner } from "./Feedback";
 
@@ -83,29 +83,35 @@ export function ApprovalBox({ approval, runId, callId, name, onDecided }: Approv
 }
 
 /**
- * A question whose process died before anyone answered. The server says whether it is still open:
- * it is not once somebody has gone on with the session.
+ * Whether a question whose process died before anyone answered can still be answered. The server
+ * knows: it is over once somebody has gone on with the session.
  */
-export function OfferBox(props: ApprovalBoxProps) {
-  const { runId, callId } = props;
+export function useOffered({ approval, outcome, callId }: ToolItem, runId: string, isNewest: boolean): boolean {
+  const isExpired = isNewest && approval?.decision === "expired" && outcome === "not_started";
   const [open, setOpen] = useState(false);
   useEffect(() => {
+    if (!isExpired) return;
     let current = true;
     api.askedCalls(runId).then(
       (calls) => {
         if (current) setOpen(calls.includes(callId));
       },
-      // The note above says what became of it; there is nothing more to offer.
+      // The card says what became of the question; there is nothing more to offer.
       () => undefined,
     );
     return () => {
       current = false;
     };
-  }, [runId, callId]);
-  if (!open) return null;
+  }, [isExpired, runId, callId]);
+  return isExpired && open;
+}
+
+export function OfferBox(props: ApprovalBoxProps) {
   return (
     <div data-testid="offer">
-      <p className="quiet">The server stopped before anyone answered. The call was not made.</p>
+      <p className="unknown-note">
+        The server stopped before anyone answered. Nothing was executed; your answer goes on from here.
+      </p>
       <ApprovalBox {...props} />
     </div>
   );

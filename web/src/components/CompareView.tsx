@@ -12,6 +12,7 @@ import { sessionOf } from "../state/approvals";
 import { Dialog } from "./Dialog";
 import { ErrorBanner, Status } from "./Feedback";
 import { SessionIdContext } from "./SessionIdContext";
+import { rowClass } from "./TurnList";
 import { RowView } from "./TurnView";
 
 interface CompareViewProps {
@@ -223,7 +224,9 @@ function Shown({ id, turns }: { id: string; turns: readonly Turn[] }) {
         <article key={turn.turn} className="turn" data-testid="turn" data-turn={turn.turn} aria-label={`Turn ${turn.turn}`}>
           {rowsOf({ older: noOlder, tail: { turns: [turn], from: 0, to: Number.MAX_SAFE_INTEGER, cut: false }, running: false, folded: nothingFolded }).map((row) =>
             "turn" in row ? (
-              <RowView key={row.key} row={row} liveStatus={null} end="earlier" onFold={ignore} readOnly />
+              <div key={row.key} className={rowClass(row, false)}>
+                <RowView row={row} liveStatus={null} end="earlier" onFold={ignore} readOnly />
+              </div>
             ) : null,
           )}
         </article>

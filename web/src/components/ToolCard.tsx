@@ -7,7 +7,7 @@ import { checkTask, childSession, commandEnd, isCommand, retryTask, withoutNote 
 import { diffsOfCall } from "../model/diff";
 import { duration, shortId } from "../model/format";
 import { callHeadline, prettyJson, revealControls, textOfContent } from "../model/text";
-import { ApprovalBox, ApprovalNote, OfferBox } from "./ApprovalBox";
+import { ApprovalBox, ApprovalNote, OfferBox, useOffered } from "./ApprovalBox";
 import { CallActions, OpenSession } from "./CallActions";
 import { CappedText } from "./CappedText";
 import { DiffView } from "./DiffView";
@@ -36,9 +36,10 @@ interface ToolCardProps {
 
 export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = false }: ToolCardProps) {
   const asking = live && item.outcome === null && item.approval?.decision === null;
-  const state = cardState(item, live, asking);
+  const offered = useOffered(item, runId, isNewest && !live);
+  const state = cardState(item, live, asking || offered);
   const [chosen, setChosen] = useState<boolean | null>(null);
-  const shown = chosen ?? asking;
+  const shown = chosen ?? (asking || offered);
   const result = textOfContent(item.content.filter((part) => part.type !== "image"));
   const diffs = useMemo(() => diffsOfCall(item.name, item.arguments, result), [item.name, item.arguments, result]);
   const child = childSession(item, result);
@@ -56,8 +57,8 @@ export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = f
       {item.outsideSandbox === true && <p className="approval-outside">Ran without the sandbox.</p>}
       {item.grantId !== undefined && <p className="approval-note">Covered by what is approved for this session.</p>}
       {item.outcome === "unknown" && <UnknownNote name={item.name} />}
-      {item.outcome === "not_started" && <NotStartedNote name={item.name} />}
-      {isNewest && !live && <TakeUp item={item} />}
+      {item.outcome === "not_started" && !offered && <NotStartedNote name={item.name} />}
+      {isNewest && !live && !offered && <TakeUp item={item} />}
       {shown && hasArguments(item) && (
         <CappedText
           text={prettyJson(item.arguments)}
@@ -70,8 +71,8 @@ export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = f
       {asking && item.approval !== null && (
         <ApprovalBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
       )}
-      {!asking && item.approval !== null && <ApprovalNote approval={item.approval} />}
-      {item.approval?.decision === "expired" && item.outcome === "not_started" && (
+      {!asking && !offered && item.approval !== null && <ApprovalNote approval={item.approval} />}
+      {offered && item.approval !== null && (
         <OfferBox approval={item.approval} runId={runId} callId={item.callId} name={item.name} />
       )}
       {child !== null && <OpenSession id={child}>Open the subagent's session {shortId(child)}</OpenSession>}
@@ -83,8 +84,8 @@ export const ToolCard = memo(function ToolCard({ item, runId, live, isNewest = f
 type CardState = Outcome | "asking" | "running" | "queued" | "unfinished";
 
 function cardState(item: ToolItem, live: boolean, asking: boolean): CardState {
-  if (item.outcome !== null) return item.outcome;
   if (asking) return "asking";
+  if (item.outcome !== null) return item.outcome;
   if (!live) return "unfinished";
   return item.startSeq === null ? "queued" : "running";
 }

@@ -313,7 +313,7 @@ function Groups({ view, rows, virtual, sought, older, onFold }: GroupsProps) {
   );
 }
 
-function rowClass(row: Row, live: boolean): string {
+export function rowClass(row: Row, live: boolean): string {
   if (row.kind !== "item") return `row row-${row.kind}`;
   const silent = row.item.kind === "assistant" && isSilent(row.item, live);
   return silent ? "row row-silent" : `row row-${row.item.kind}`;
