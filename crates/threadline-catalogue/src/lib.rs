@@ -400,7 +400,8 @@ fn conditions(filter: &ListFilter, after: Option<&ListKey>) -> (String, Vec<Box<
         }
     }
     for word in filter.words() {
-        sql.push_str(" AND instr(words, ?) > 0");
+        sql.push_str(" AND (instr(words, ?) > 0 OR instr(lower(id), ?) = 1)");
+        values.push(Box::new(word.clone()));
         values.push(Box::new(word));
     }
     (sql, values)

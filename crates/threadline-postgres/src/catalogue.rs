@@ -79,7 +79,8 @@ macro_rules! wanted {
         "($1::boolean IS NULL OR archived = $1) AND ($2::text IS NULL OR cwd = $2) \
          AND (cardinality($3::text[]) = 0 OR status = ANY($3)) \
          AND ($4::text IS NULL OR parent = $4) AND ($5::boolean IS NULL OR pinned = $5) \
-         AND NOT EXISTS (SELECT 1 FROM unnest($6::text[]) AS word WHERE strpos(search, word) = 0)"
+         AND NOT EXISTS (SELECT 1 FROM unnest($6::text[]) AS word \
+         WHERE strpos(search, word) = 0 AND strpos(lower(id), word) <> 1)"
     };
 }
 

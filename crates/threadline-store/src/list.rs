@@ -57,7 +57,8 @@ pub struct ListFilter {
 }
 
 impl ListFilter {
-    /// Returns the words of the query, as [`search_text`] must contain them.
+    /// Returns the words of the query. Each must be in [`search_text`], or be what the session's id
+    /// begins with: anywhere in an id, a `2` would be found in nearly all.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let query = self.query.as_deref().unwrap_or_default().to_lowercase();
@@ -113,11 +114,14 @@ impl ListFilter {
             return true;
         }
         let text = search_text(row);
-        words.iter().all(|word| text.contains(word))
+        let id = row.id.as_str().to_lowercase();
+        words
+            .iter()
+            .all(|word| text.contains(word) || id.starts_with(word))
     }
 }
 
-/// Returns the text that a query searches: title, first prompt, id and tags in small letters.
+/// Returns the text that a query searches: title, first prompt and tags in small letters.
 #[must_use]
 pub fn search_text(row: &SessionSummary) -> String {
     let texts = [row.title.as_deref(), row.first_prompt.as_deref()];
@@ -126,10 +130,9 @@ pub fn search_text(row: &SessionSummary) -> String {
         text.push_str(part);
         text.push('\n');
     }
-    text.push_str(row.id.as_str());
     for tag in &row.tags {
-        text.push('\n');
         text.push_str(tag);
+        text.push('\n');
     }
     text.to_lowercase()
 }

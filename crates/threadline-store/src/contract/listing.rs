@@ -198,7 +198,7 @@ fn second_turn_at(time: u64) -> Vec<Event> {
     events
 }
 
-/// Tags are searched too, and each word anywhere.
+/// Tags are searched too, and each word anywhere; ids from their beginning alone.
 pub async fn words_are_found_in_tags(fixture: Fixture) {
     let store = fixture.store();
     for name in ["one", "two"] {
@@ -216,6 +216,11 @@ pub async fn words_are_found_in_tags(fixture: Fixture) {
         };
         assert_eq!(listed(&store, &filter, 5).await, [id("two")], "{query}");
     }
+    let inside = ListFilter {
+        query: Some("wo".into()),
+        ..ListFilter::default()
+    };
+    assert_eq!(listed(&store, &inside, 5).await, []);
 }
 
 /// A list is narrowed to how sessions stand now, whoever writes them.
