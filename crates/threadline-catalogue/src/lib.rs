@@ -71,7 +71,7 @@ pub const SCHEMA: [(&str, &str); 7] = [
          updated_at INTEGER NOT NULL, archived INTEGER NOT NULL, pinned INTEGER NOT NULL, \
          status TEXT NOT NULL, parent TEXT, written INTEGER NOT NULL, log_a INTEGER NOT NULL, \
          log_b INTEGER NOT NULL, people_a INTEGER NOT NULL, people_b INTEGER NOT NULL, \
-         crc INTEGER NOT NULL, cwd TEXT NOT NULL, words TEXT NOT NULL, summary TEXT NOT NULL)",
+         crc INTEGER NOT NULL, cwd TEXT NOT NULL, searched TEXT NOT NULL, summary TEXT NOT NULL)",
     ),
     (
         "catalogue_by_cwd",
@@ -101,7 +101,7 @@ pub const SCHEMA: [(&str, &str); 7] = [
 ];
 
 const COLUMNS: &str = "id, place, updated_at, archived, pinned, status, parent, written, \
-                       log_a, log_b, people_a, people_b, crc, cwd, words, summary";
+                       log_a, log_b, people_a, people_b, crc, cwd, searched, summary";
 /// What [`parse`] reads.
 const KEPT: &str = "id, written, log_a, log_b, people_a, people_b, crc, summary";
 
@@ -400,7 +400,7 @@ fn conditions(filter: &ListFilter, after: Option<&ListKey>) -> (String, Vec<Box<
         }
     }
     for word in filter.words() {
-        sql.push_str(" AND (instr(words, ?) > 0 OR instr(lower(id), ?) = 1)");
+        sql.push_str(" AND (instr(searched, ?) > 0 OR instr(lower(id), ?) = 1)");
         values.push(Box::new(word.clone()));
         values.push(Box::new(word));
     }

@@ -411,7 +411,13 @@ impl App {
                 generation,
                 first,
                 page,
-            } => self.picker.listed(generation, first, page, self.now_ms),
+            } => {
+                let (mut effects, wish) = self.picker.listed(generation, first, page, self.now_ms);
+                if let Some(wish) = wish {
+                    effects.extend(self.wish(wish));
+                }
+                return effects;
+            }
             Msg::Previewed(id, turns) => self.picker.previewed(id, turns),
             Msg::Choices(id, turns) => self.choices(id, turns),
             Msg::Changed(row) => self.changed(*row),

@@ -96,6 +96,10 @@ pub struct Picker {
     next: Option<String>,
     /// Whether rows are on their way.
     pub loading: bool,
+    /// Whether what is shown is not yet what was asked for last.
+    stale: bool,
+    /// A key that came in the meantime and is about the selected row, which it has not seen.
+    held: Option<KeyEvent>,
     /// Why the list could not be read.
     pub trouble: Option<Trouble>,
     /// Sessions that a list being made anew still lacks.
@@ -124,6 +128,8 @@ impl Picker {
             hidden: HashSet::new(),
             next: None,
             loading: false,
+            stale: false,
+            held: None,
             trouble: None,
             rebuilding: None,
             generation: 0,
@@ -137,6 +143,8 @@ impl Picker {
     pub fn list(&mut self) -> Effect {
         self.generation += 1;
         self.loading = true;
+        self.stale = true;
+        self.held = None;
         self.next = None;
         self.ask(None)
     }
@@ -167,18 +175,20 @@ impl Picker {
         self.next.is_some()
     }
 
-    /// Takes a page of the list.
+    /// Takes a page of the list. Returns what is to be done by a key that waited for it.
     pub fn listed(
         &mut self,
         generation: u64,
         first: bool,
         page: Result<ListPage, Trouble>,
         now_ms: u64,
-    ) {
+    ) -> (Vec<Effect>, Option<Wish>) {
         if generation != self.generation {
-            return;
+            return (Vec::new(), None);
         }
         self.loading = false;
+        self.stale = false;
+        let held = self.held.take().filter(|_| page.is_ok());
         match page {
             Ok(page) => {
                 self.trouble = None;
@@ -202,6 +212,7 @@ impl Picker {
             }
         }
         self.arrange(now_ms);
+        held.map_or((Vec::new(), None), |key| self.key(key, 1, now_ms))
     }
 
     /// Puts forks below what they were forked from, as far as both are loaded; a family is where
@@ -403,6 +414,11 @@ impl Picker {
         }
         let page = isize::try_from(rows.max(2) - 1).unwrap_or(1);
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        self.held = None;
+        if self.stale && acts_on_row(key) {
+            self.held = Some(key);
+            return (Vec::new(), None);
+        }
         let moved = match key.code {
             KeyCode::Up => Some(-1),
             KeyCode::Down => Some(1),
@@ -422,8 +438,9 @@ impl Picker {
         }
         match key.code {
             KeyCode::Enter => {
-                let wish = self.selected.clone().map_or(Wish::New, Wish::Open);
-                (Vec::new(), Some(wish))
+                // Who looks for a session wants no new one because it was not found.
+                let begin = self.search.is_empty().then_some(Wish::New);
+                (Vec::new(), self.selected.clone().map(Wish::Open).or(begin))
             }
             KeyCode::Tab => {
                 self.here = !self.here;
@@ -507,6 +524,15 @@ impl Picker {
             _ => edit(title, key),
         }
         None
+    }
+}
+
+/// Whether a key does something to the selected row.
+fn acts_on_row(key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Enter => true,
+        KeyCode::Char('r' | 't' | 'x' | 'f') => key.modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
     }
 }
 

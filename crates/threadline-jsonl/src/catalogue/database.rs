@@ -21,7 +21,7 @@ use crate::{
 
 /// Changes with every change of what rows are made of, not only of the tables: rows of another
 /// version are not read.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// "thrd", so that `file` can tell what it is.
 const APPLICATION: i64 = 0x7468_7264;
 

@@ -135,6 +135,36 @@ fn what_is_typed_is_searched_and_an_older_answer_is_dropped() {
 }
 
 #[test]
+fn enter_waits_for_what_was_searched_and_is_dropped_when_more_is_typed_or_nothing_found() {
+    let mut stage = picking(80, 24, family(), None);
+    let asked = stage.types("f");
+    assert!(stage.press(KeyCode::Enter).is_empty());
+    let done = stage.send(Msg::Listed {
+        generation: listed(&asked),
+        first: true,
+        page: page(vec![row(7, "found")], None),
+    });
+    assert!(
+        done.iter()
+            .any(|effect| matches!(effect, Effect::Open { id: opened, .. } if *opened == id(7))),
+        "{done:?}"
+    );
+
+    let mut stage = picking(80, 24, family(), None);
+    stage.types("f");
+    stage.press(KeyCode::Enter);
+    let asked = stage.types("o");
+    answer(&mut stage, &asked, page(vec![row(7, "found")], None));
+    assert_eq!(stage.app.screen, Screen::Picker);
+
+    let asked = stage.types("x");
+    stage.press(KeyCode::Enter);
+    answer(&mut stage, &asked, page(Vec::new(), None));
+    assert_eq!(stage.app.screen, Screen::Picker);
+    assert!(stage.press(KeyCode::Enter).is_empty());
+}
+
+#[test]
 fn tab_looks_everywhere_and_archived_sessions_can_be_shown() {
     let mut stage = picking(80, 24, Vec::new(), None);
     assert!(stage.screen().contains("No session in this folder"));
