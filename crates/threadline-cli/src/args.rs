@@ -205,6 +205,11 @@ pub(crate) struct Serve {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example: threadline acp --model openai-chat/NAME --approval on_request\n\n\
+                  An editor starts it so; docs/acp.md has the lines for its settings. Standard \
+                  output carries the protocol alone, and what is logged goes to standard error."
+)]
 pub(crate) struct Acp {
     /// When new sessions ask before a tool runs
     #[arg(long, value_name = "POLICY")]

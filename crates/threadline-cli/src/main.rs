@@ -7,7 +7,8 @@
 //!   [`store`] opens the store that [`address`] names.
 //! - [`resume`] is the terminal interface. [`run`] is one turn; [`render`] prints it and [`ask`]
 //!   puts approvals to a person. [`acp`] serves an editor.
-//! - [`verbs`] are the others. [`failure`] has the exit codes.
+//! - [`verbs`] are the others. [`failure`] has the exit codes, [`program`] the call that people
+//!   are told to type.
 //! - [`telemetry`] sends spans of runs to a collector.
 //! - [`launcher`] is what the sandbox starts: this program, which becomes a command of a tool.
 
@@ -20,6 +21,7 @@ mod launcher;
 mod logs;
 mod man;
 mod mounts;
+mod program;
 mod providers;
 mod render;
 mod repeat;
@@ -96,14 +98,16 @@ fn dispatch(ui: Ui, common: Common, verb: Verb) -> Outcome<Exit> {
         return man::man(ui, out.as_deref());
     }
     let filter = log_filter()?;
+    let named = common.store.is_some();
     let settings = Settings::read(common)?;
+    program::remember(named, &settings.address);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new("internal", format!("the runtime cannot start: {error}")))?;
     let runs = matches!(
         verb,
-        Verb::Serve(_) | Verb::Run(_) | Verb::Resume(_) | Verb::Compact(_)
+        Verb::Serve(_) | Verb::Run(_) | Verb::Resume(_) | Verb::Acp(_) | Verb::Compact(_)
     );
     let telemetry = settings
         .otlp()

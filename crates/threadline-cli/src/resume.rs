@@ -15,6 +15,7 @@ use crate::{
     args::Resume,
     failure::{Exit, Failure, Outcome},
     logs::Logs,
+    program::program,
     providers, run, sessions,
     settings::Settings,
     store::{self, Purpose},
@@ -79,6 +80,7 @@ pub(crate) async fn resume(
         colour: ui.out_colour(),
         notice,
         export,
+        program: program().to_owned(),
     };
     logs.hold();
     let left = Box::pin(tui::run(options)).await;
@@ -115,7 +117,8 @@ async fn export(
 
 /// Returns the lines that say which session it is, and how to come back to it.
 fn resume_line(id: &SessionId) -> String {
-    format!("Session {id}\nGo on with: threadline resume {id}")
+    let program = program();
+    format!("Session {id}\nGo on with: {program} resume {id}")
 }
 
 fn failure(error: TuiError) -> Failure {

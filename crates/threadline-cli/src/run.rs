@@ -21,6 +21,7 @@ use crate::{
     args::{Compact, Run},
     ask::Asker,
     failure::{Exit, Failure, Outcome},
+    program::program,
     providers,
     render::Renderer,
     repeat, sessions,
@@ -393,6 +394,7 @@ pub(crate) fn finished(ui: Ui, id: &SessionId, reason: &EndReason) -> Exit {
 
 /// Returns the line that says how to go on.
 pub(crate) fn go_on(ui: Ui, id: &SessionId) -> String {
-    let line = format!("Session {id}\nGo on with: threadline run --session {id} \"TASK\"");
+    let program = program();
+    let line = format!("Session {id}\nGo on with: {program} run --session {id} \"TASK\"");
     ui.err(Tone::Faint, &line)
 }

@@ -4,7 +4,7 @@ use std::{
     io::{self, Stdout, Write as _},
     panic,
     sync::{
-        Mutex, Once,
+        Mutex, Once, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -43,6 +43,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 static BROKEN: AtomicBool = AtomicBool::new(false);
 /// The session that is open, for the panic hook.
 static SESSION: Mutex<Option<String>> = Mutex::new(None);
+/// How the program is called.
+static PROGRAM: OnceLock<String> = OnceLock::new();
 static HOOK: Once = Once::new();
 
 /// How long a suspension may take to begin. Where nobody could continue the process, the kernel
@@ -67,6 +69,8 @@ pub struct Options {
     pub notice: Option<String>,
     /// What `/export` does.
     pub export: Exporter,
+    /// How the program is called, for the command that comes back.
+    pub program: String,
 }
 
 impl std::fmt::Debug for Options {
@@ -129,9 +133,10 @@ fn install_hook() {
             if let Ok(session) = SESSION.try_lock()
                 && let Some(id) = session.as_ref()
             {
+                let program = PROGRAM.get().map_or("threadline", String::as_str);
                 let _ = writeln!(
                     io::stderr(),
-                    "Session {id}\nGo on with: threadline resume {id}"
+                    "Session {id}\nGo on with: {program} resume {id}"
                 );
             }
         }));
@@ -252,6 +257,7 @@ struct Loop {
 /// # Errors
 /// [`TuiError`]; the terminal is given back and runs have ended then too.
 pub async fn run(options: Options) -> Result<Left, TuiError> {
+    let _ = PROGRAM.set(options.program);
     let agents = options.agents.clone();
     let (tell, told) = mpsc::channel(MESSAGES);
     let theme = Theme {

@@ -8,6 +8,7 @@ use threadline_store::{Forked, Loaded, Moved, OpenError, SessionStore};
 use crate::{
     args::{Fork, Redo, Rewind},
     failure::{Exit, Failure, Outcome},
+    program::program,
     sessions, text,
     ui::Ui,
 };
@@ -34,7 +35,8 @@ pub(crate) async fn fork(ui: Ui, store: &SessionStore, args: Fork) -> Outcome<Ex
         ui.line(forked.id.as_str())?;
     }
     ui.note(&format!(
-        "Go on with: threadline run --session {} \"TASK\"",
+        "Go on with: {} run --session {} \"TASK\"",
+        program(),
         forked.id
     ));
     Ok(Exit::Completed)
@@ -158,7 +160,8 @@ pub(crate) async fn redo(ui: Ui, store: &SessionStore, args: Redo) -> Outcome<Ex
     let moved = moved.map_err(|error| Failure::from_move(&id, &error))?;
     tell(ui, &id, &moved, args.json)?;
     ui.note(&format!(
-        "{NOT_UNDONE} Go on with: threadline run --session {id} \"TASK\""
+        "{NOT_UNDONE} Go on with: {} run --session {id} \"TASK\"",
+        program()
     ));
     Ok(Exit::Completed)
 }

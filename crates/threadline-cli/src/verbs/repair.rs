@@ -7,6 +7,7 @@ use crate::{
     address::Address,
     args::Repair,
     failure::{Exit, Outcome},
+    program::program,
     sessions,
     settings::Settings,
     text,
@@ -42,13 +43,14 @@ pub(crate) async fn repair(
     };
     if report.dry_run {
         ui.note(&format!(
-            "Nothing was changed. Repair it with: threadline repair {id}\nThe log as it is would \
-             be kept in {aside}"
+            "Nothing was changed. Repair it with: {} repair {id}\nThe log as it is would be kept \
+             in {aside}",
+            program()
         ));
     } else {
         ui.note(&format!(
-            "The log as it was is kept in {aside}\nGo on with: threadline run --session {id} \
-             \"TASK\""
+            "The log as it was is kept in {aside}\nGo on with: {} run --session {id} \"TASK\"",
+            program()
         ));
     }
     Ok(Exit::Completed)

@@ -22,6 +22,8 @@ use crate::{
 /// Changes with every change of what rows are made of, not only of the tables: rows of another
 /// version are not read.
 const VERSION: i64 = 3;
+/// What is wrong with one of another version; every upgrade may meet it.
+const OTHER_VERSION: &str = "it is of another version";
 /// "thrd", so that `file` can tell what it is.
 const APPLICATION: i64 = 0x7468_7264;
 
@@ -207,7 +209,12 @@ impl Database {
 
     /// Removes a garbled file. Everybody who has it open sees that it is gone.
     fn throw_away(&mut self, error: &RowsError) {
-        tracing::warn!(path = %self.path.display(), %error, "the catalogue is made anew");
+        let path = self.path.display();
+        if matches!(error, RowsError::Garbled { what } if what == OTHER_VERSION) {
+            tracing::info!(%path, "the catalogue is made anew for this version of threadline");
+        } else {
+            tracing::warn!(%path, %error, "the catalogue is made anew");
+        }
         self.open = None;
         // The file itself last: a write-ahead log must not meet a new one.
         for suffix in ["-wal", "-shm", ""] {
@@ -252,7 +259,7 @@ fn install(connection: &mut Connection) -> Result<(), RowsError> {
         match (version, application, tables) {
             (VERSION, APPLICATION, 1..) => Ok(true),
             (0, 0, 0) => Ok(false),
-            _ => Err(garbled("it is of another version")),
+            _ => Err(garbled(OTHER_VERSION)),
         }
     };
     if is_ours(connection)? {
