@@ -128,6 +128,9 @@ const TMUX: Need = Need::Debian(&[("tmux", "tmux")]);
 const CLIPPY: Need = Need::Component("clippy", "clippy");
 
 /// All lanes, in the order in which they run.
+///
+/// Lanes of one test binary name it for the whole workspace: cargo then takes what the lane before
+/// has built. For one package alone it would build the libraries again, with other features.
 pub(crate) const LANES: &[Lane] = &[
     Lane {
         name: "fmt",
@@ -200,7 +203,7 @@ pub(crate) const LANES: &[Lane] = &[
         needs: &[Need::Page],
         steps: &[with(
             cargo(
-                "test -p threadline-cli --test kill -- --nocapture",
+                "test --workspace --test kill -- --nocapture",
                 Counter::CargoTest,
             ),
             &[("THREADLINE_KILLS", Env::Default("500"))],
@@ -212,7 +215,7 @@ pub(crate) const LANES: &[Lane] = &[
         when: When::Full,
         needs: &[Need::Page, TMUX],
         steps: &[cargo(
-            "test -p threadline-cli --test tui -- --ignored --test-threads=4",
+            "test --workspace --test tui -- --ignored --test-threads=4",
             Counter::CargoTest,
         )],
     },
@@ -224,7 +227,7 @@ pub(crate) const LANES: &[Lane] = &[
         needs: &[],
         steps: &[with(
             cargo(
-                "test -p threadline-jsonl --test contention -- --ignored --nocapture \
+                "test --workspace --test contention -- --ignored --nocapture \
                  --test-threads=1",
                 Counter::CargoTest,
             ),
@@ -239,7 +242,7 @@ pub(crate) const LANES: &[Lane] = &[
         needs: &[FILE_SYSTEMS],
         steps: &[with(
             cargo(
-                "test -p threadline-jsonl --test disks -- --ignored --nocapture",
+                "test --workspace --test disks -- --ignored --nocapture",
                 Counter::CargoTest,
             ),
             &[("THREADLINE_POWER_CUTS", Env::Default("50"))],
@@ -290,7 +293,7 @@ pub(crate) const LANES: &[Lane] = &[
             node("clients.mjs"),
             with(
                 cargo(
-                    "test -p threadline-acp --test it -- --ignored --nocapture",
+                    "test --workspace --test it -- --ignored --nocapture",
                     Counter::CargoTest,
                 ),
                 &[("THREADLINE_BIN", Env::Binary)],
