@@ -256,6 +256,8 @@ pub(crate) struct Shared {
     /// Whether no run begins by itself any more.
     stopping: AtomicBool,
 }
+    /// Counts the sessions that this process has let go of.
+    released: watch::Sender<u64>,
 
 impl Shared {
     fn running(&self) -> MutexGuard<'_, HashMap<SessionId, (Run, Weak<Core>)>> {
@@ -341,6 +343,7 @@ impl Agents {
         };
         Self {
             shared: Arc::new(shared),
+            released: watch::Sender::default(),
         }
     }
 
@@ -440,6 +443,13 @@ impl Agents {
     /// Then the [source](AgentsConfig::source) of tools lets go of what it holds.
     pub async fn shutdown(&self) {
         self.shared.stopping.store(true, Ordering::Release);
+    /// Returns a watch that changes whenever a session that was open for writing here is let go of,
+    /// so that it can be opened again.
+    #[must_use]
+    pub fn watch_released(&self) -> watch::Receiver<u64> {
+        self.shared.released.subscribe()
+    }
+
         let runs = self.runs();
         for run in &runs {
             run.cancel();
@@ -474,6 +484,18 @@ pub(crate) struct Core {
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    /// The last field, so that the session is free when it goes.
+    #[expect(dead_code, reason = "it matters when it is dropped")]
+    pub(crate) release: Release,
+}
+
+/// Tells that a session was let go of.
+pub(crate) struct Release(Arc<Shared>);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.0.released.send_modify(|released| *released += 1);
+    }
         f.debug_struct("Agent")
             .field("session", self.core.writer.id())
             .finish_non_exhaustive()
@@ -493,6 +515,7 @@ impl Agent {
                 writer,
                 resumed,
                 closed,
+                release: Release(shared.clone()),
                 inbox: tokio::sync::Mutex::default(),
                 grants: tokio::sync::Mutex::default(),
             }),

@@ -42,7 +42,7 @@ pub use counters::{Counters, Counts, Histogram, Words};
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
 pub use grants::{Allow, GrantError, grant, revoke};
 pub use inbox::{QueueError, QueueInput, QueuedMessage};
-pub use offers::OfferError;
+pub use offers::{Accepted, OfferError};
 pub use replay::{
     Difference, Divergence, ReplayError, ReplayNote, ReplayOptions, ReplayReport, replay,
 };
