@@ -26,6 +26,7 @@ use uuid::Uuid;
 use crate::{
     Allow, ApprovalBoard, CompactionOptions, Counters, Prices, Run, RunLimits, StartError,
     TitleModel,
+    lent::Loans,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
     offers::Offered,
     tools::{ToolSource, Toolbox, state::RunStates},
@@ -246,6 +247,8 @@ pub(crate) struct Shared {
     pub(crate) board: ApprovalBoard,
     /// What tools keep as long as a run lasts.
     pub(crate) run_states: RunStates,
+    /// What clients lend.
+    pub(crate) loans: Loans,
     /// Titles in the making.
     pub(crate) titles: TaskTracker,
     running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
@@ -253,11 +256,11 @@ pub(crate) struct Shared {
     offers: Mutex<HashMap<SessionId, Offered>>,
     /// Counts the beginnings and ends of runs.
     changes: watch::Sender<u64>,
+    /// Counts the sessions that this process has let go of.
+    released: watch::Sender<u64>,
     /// Whether no run begins by itself any more.
     stopping: AtomicBool,
 }
-    /// Counts the sessions that this process has let go of.
-    released: watch::Sender<u64>,
 
 impl Shared {
     fn running(&self) -> MutexGuard<'_, HashMap<SessionId, (Run, Weak<Core>)>> {
@@ -335,15 +338,16 @@ impl Agents {
             store,
             board: ApprovalBoard::default(),
             run_states: RunStates::default(),
+            loans: Loans::default(),
             titles: TaskTracker::new(),
             running: Mutex::new(HashMap::new()),
             offers: Mutex::default(),
             changes: watch::Sender::default(),
+            released: watch::Sender::default(),
             stopping: AtomicBool::new(false),
         };
         Self {
             shared: Arc::new(shared),
-            released: watch::Sender::default(),
         }
     }
 
@@ -439,10 +443,6 @@ impl Agents {
         self.shared.changes.subscribe()
     }
 
-    /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.
-    /// Then the [source](AgentsConfig::source) of tools lets go of what it holds.
-    pub async fn shutdown(&self) {
-        self.shared.stopping.store(true, Ordering::Release);
     /// Returns a watch that changes whenever a session that was open for writing here is let go of,
     /// so that it can be opened again.
     #[must_use]
@@ -450,6 +450,10 @@ impl Agents {
         self.shared.released.subscribe()
     }
 
+    /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.
+    /// Then the [source](AgentsConfig::source) of tools lets go of what it holds.
+    pub async fn shutdown(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
         let runs = self.runs();
         for run in &runs {
             run.cancel();
@@ -480,10 +484,6 @@ pub(crate) struct Core {
     pub(crate) inbox: tokio::sync::Mutex<()>,
     /// Held while a grant is given or revoked.
     pub(crate) grants: tokio::sync::Mutex<()>,
-}
-
-impl std::fmt::Debug for Agent {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
     /// The last field, so that the session is free when it goes.
     #[expect(dead_code, reason = "it matters when it is dropped")]
     pub(crate) release: Release,
@@ -496,6 +496,10 @@ impl Drop for Release {
     fn drop(&mut self) {
         self.0.released.send_modify(|released| *released += 1);
     }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Agent")
             .field("session", self.core.writer.id())
             .finish_non_exhaustive()
@@ -511,11 +515,11 @@ impl Agent {
     ) -> Self {
         Self {
             core: Arc::new(Core {
+                release: Release(shared.clone()),
                 shared,
                 writer,
                 resumed,
                 closed,
-                release: Release(shared.clone()),
                 inbox: tokio::sync::Mutex::default(),
                 grants: tokio::sync::Mutex::default(),
             }),
