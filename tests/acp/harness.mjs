@@ -81,7 +81,9 @@ export class Editor {
 
   create({ command, args, cwd }) {
     const terminalId = `terminal-${this.asked.length}`;
-    const process = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
+    // An editor has the environment of its person.
+    const env = { ...globalThis.process.env, EDITOR_TOKEN: "s3cret" };
+    const process = spawn(command, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
     const terminal = { process, output: "" };
     for (const stream of [process.stdout, process.stderr]) {
       stream.on("data", (piece) => (terminal.output += piece));

@@ -45,21 +45,30 @@ impl Loans {
     fn of(&self, id: &SessionId) -> Option<Arc<Lent>> {
         self.held().get(id).cloned()
     }
+
+    fn lend(&self, id: SessionId, lent: Arc<Lent>) {
+        self.held().insert(id, lent);
+    }
+
+    fn take_back(&self, id: &SessionId, lent: &Arc<Lent>) {
+        let mut held = self.held();
+        if held.get(id).is_some_and(|now| Arc::ptr_eq(now, lent)) {
+            held.remove(id);
+        }
+    }
 }
 
 impl Agents {
     /// Lends to a session what a client has, instead of what was lent before. Runs that begin from
     /// now on use it, until it is [taken back](Self::take_back).
     pub fn lend(&self, id: SessionId, lent: Arc<Lent>) {
-        self.shared.loans.held().insert(id, lent);
+        self.shared.loans.lend(id, lent);
     }
 
-    /// Takes back what was lent, unless another client has lent something since.
+    /// Takes back what was lent, unless another client has lent something since. A run that is under
+    /// way keeps it.
     pub fn take_back(&self, id: &SessionId, lent: &Arc<Lent>) {
-        let mut held = self.shared.loans.held();
-        if held.get(id).is_some_and(|now| Arc::ptr_eq(now, lent)) {
-            held.remove(id);
-        }
+        self.shared.loans.take_back(id, lent);
     }
 }
 
@@ -90,5 +99,22 @@ impl Borrowed {
             files: files.map_or_else(Files::default, Files::lent),
             terminals,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_back_takes_only_what_it_has_lent() {
+        let (loans, id) = (Loans::default(), SessionId::parse("s").unwrap());
+        let (first, second) = (Arc::new(Lent::default()), Arc::new(Lent::default()));
+        loans.lend(id.clone(), first.clone());
+        loans.lend(id.clone(), second.clone());
+        loans.take_back(&id, &first);
+        assert!(Arc::ptr_eq(&loans.of(&id).unwrap(), &second));
+        loans.take_back(&id, &second);
+        assert!(loans.of(&id).is_none());
     }
 }

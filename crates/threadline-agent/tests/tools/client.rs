@@ -272,9 +272,11 @@ async fn an_unsaved_text_is_written_over_or_deleted_only_by_who_has_read_it() {
     place.ok("read", json!({"path": "a"})).await;
     place.ok("read", json!({"path": "b"})).await;
     // What changes again after the reading has to be read again.
-    let mut held = editor.held.lock().unwrap();
-    held.insert(place.path("a"), "typed on\n".into());
-    drop(held);
+    editor
+        .held
+        .lock()
+        .unwrap()
+        .insert(place.path("a"), "typed on\n".into());
     place.not_ok("write", write.clone(), Outcome::Error).await;
     place.ok("read", json!({"path": "a"})).await;
     place.ok("write", write).await;
