@@ -4,19 +4,19 @@
 //! the log, so nothing is told that is not stored, and the answer of a prompt comes behind all
 //! updates of its turn, because it follows from the turn's end.
 
+mod questions;
+
 use std::{collections::HashMap, sync::Arc};
 
 use agent_client_protocol_schema::v1::{
     ContentChunk, Error, PromptResponse, SessionUpdate, StopReason, TerminalId,
 };
 use threadline_agent::{
-    Agent, Agents, ApprovalInfo, CreateOptions, QueueError, QueueInput, ResumeOptions, Run,
-    RunOutcome, StartError, Started,
+    Agent, CreateOptions, QueueError, QueueInput, ResumeOptions, Run, RunOutcome, StartError,
+    Started,
 };
 use threadline_session::{
-    Patch, Payload, RunId, Transcript, TurnItem, View,
-    codec::Line,
-    payload::{ApprovalAsked, ApprovalDecided, EndReason},
+    Patch, Payload, RunId, Transcript, TurnItem, View, codec::Line, payload::EndReason,
 };
 use threadline_store::{Follow, Followed, OpenError, ReadError, ReadPos, error_chain};
 use tokio::{
@@ -27,7 +27,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ask::{self, Asking},
+    ask::Asking,
     connection::{Connection, failed, not_found},
     images::Images,
     limits::{BUSY_WAIT, LIVE_OUTPUT_EVERY},
@@ -519,98 +519,6 @@ impl Live {
         Ok(())
     }
 
-    /// A question of this session. Its call was shown before.
-    fn asked(&mut self, asked: ApprovalAsked, time: u64) {
-        let Some(run_id) = self.turn.run_id.clone() else {
-            return;
-        };
-        let info = ApprovalInfo::of(run_id, self.open.id.clone(), asked, time);
-        // One that is asked and answered in one batch was answered before its process died.
-        if !is_waiting(&self.c.agents, &info) {
-            return;
-        }
-        let items = self.view.turns().last().map(|turn| &turn.items);
-        let item = items
-            .into_iter()
-            .flatten()
-            .rev()
-            .find_map(|item| match item {
-                TurnItem::Tool(call)
-                    if call
-                        .approval
-                        .as_ref()
-                        .is_some_and(|a| a.approval_id == info.approval_id) =>
-                {
-                    Some(call)
-                }
-                _ => None,
-            });
-        let call = match item.and_then(|item| self.updates.shown_call(&item.id)) {
-            Some(call) => call,
-            None => ask::alone(&info, &self.open.state().cwd),
-        };
-        self.put(info, call);
-    }
-
-    fn put(&mut self, info: ApprovalInfo, call: agent_client_protocol_schema::v1::ToolCall) {
-        let asking = Asking::default();
-        self.asking.insert(info.approval_id.clone(), asking.clone());
-        let asks = ask::ask(self.c.clone(), self.open.clone(), info, call, asking);
-        self.c.tasks.spawn(asks);
-    }
-
-    fn decided(&mut self, decided: &ApprovalDecided) {
-        if let Some(asking) = self.asking.remove(&decided.approval_id) {
-            self.settle(&asking);
-        }
-    }
-
-    fn settle(&self, asking: &Asking) {
-        // Who cancels a turn answers its questions in one go.
-        let cancelled = self.current().iter().any(|t| t.cancel.is_cancelled());
-        if cancelled {
-            asking.over.cancel();
-        } else {
-            asking.settled.cancel();
-        }
-    }
-
-    /// Subagents ask on the same board; their logs are not followed here.
-    async fn look_at_board(&mut self) {
-        let waiting = self.c.agents.approvals().waiting(None);
-        let mut gone: Vec<String> = self.asking.keys().cloned().collect();
-        gone.retain(|id| waiting.iter().all(|info| info.approval_id != *id));
-        for id in gone {
-            if let Some(asking) = self.asking.remove(&id) {
-                self.settle(&asking);
-            }
-        }
-        for info in waiting {
-            let known = self.asking.contains_key(&info.approval_id);
-            if known || info.session_id == self.open.id || !self.is_ancestor_of(&info).await {
-                continue;
-            }
-            let call = ask::alone(&info, &self.open.state().cwd);
-            self.put(info, call);
-        }
-    }
-
-    async fn is_ancestor_of(&self, info: &ApprovalInfo) -> bool {
-        let store = self.c.agents.store();
-        let mut id = info.session_id.clone();
-        for _ in 0..threadline_agent::limits::SUBAGENT_DEPTH {
-            let Ok(stored) = store.header(&id).await else {
-                return false;
-            };
-            match stored.header.parent {
-                Some(parent) if parent.id == self.open.id => return true,
-                Some(parent) => id = parent.id,
-                None => return false,
-            }
-        }
-        false
-    }
-
     /// Returns the prompts that the turn under way will answer.
     fn current(&self) -> Vec<Arc<Ticket>> {
         self.open.waiting_for(|by| match by {
@@ -837,13 +745,6 @@ async fn failure(run: Option<Run>) -> RunOutcome {
         }
     }
     std::future::pending().await
-}
-
-fn is_waiting(agents: &Agents, info: &ApprovalInfo) -> bool {
-    let waiting = agents.approvals().waiting(Some(&info.run_id));
-    waiting
-        .iter()
-        .any(|other| other.approval_id == info.approval_id)
 }
 
 fn stop_reason(reason: &EndReason) -> Result<StopReason, Error> {

@@ -3,7 +3,7 @@
 //!
 //! The rules of paths are always ours and go first. Who gave a text takes the changed one: what
 //! the client holds is never changed behind its back, and never replaced by a tool that has not
-//! seen it ([ADR 21](../../../docs/adr/0021-files-and-terminals-of-clients.md)).
+//! seen it (ADR 21).
 
 use std::collections::HashMap;
 use std::fs::File;
