@@ -68,10 +68,10 @@ export class Editor {
       case "terminal/wait_for_exit":
         return terminal.exited;
       case "terminal/kill":
-        terminal.process.kill("SIGKILL");
+        end(terminal);
         return {};
       case "terminal/release":
-        terminal.process.kill("SIGKILL");
+        end(terminal);
         this.terminals.delete(params.terminalId);
         return {};
       default:
@@ -83,7 +83,7 @@ export class Editor {
     const terminalId = `terminal-${this.asked.length}`;
     // An editor has the environment of its person.
     const env = { ...globalThis.process.env, EDITOR_TOKEN: "s3cret" };
-    const process = spawn(command, args, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+    const process = spawn(command, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
     const terminal = { process, output: "" };
     for (const stream of [process.stdout, process.stderr]) {
       stream.on("data", (piece) => (terminal.output += piece));
@@ -98,7 +98,16 @@ export class Editor {
 
   /** Ends what is left, as an editor does whose agent is gone. */
   close() {
-    for (const { process } of this.terminals.values()) process.kill("SIGKILL");
+    for (const terminal of this.terminals.values()) end(terminal);
+  }
+}
+
+/** Ends a command with all that it has started. */
+function end({ process: { pid } }) {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
   }
 }
 
