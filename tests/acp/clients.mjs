@@ -1,10 +1,10 @@
 // The same session driven by three clients of others: a script on the TypeScript SDK, acpx, and the
 // example client of the Python SDK. Each makes a session, prompts with a tool that it is asked for,
 // loses the agent by SIGKILL in the middle of a tool, loads the session in a new process and goes
-// on.
+// on. The first also as an editor that lends its files and terminals.
 
 import { execFile, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, readdirSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
@@ -12,7 +12,7 @@ import { promisify } from "node:util";
 
 import * as acp from "@agentclientprotocol/sdk";
 
-import { Checks, THREADLINE, target, world } from "./harness.mjs";
+import { Checks, Editor, THREADLINE, target, world } from "./harness.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const run = promisify(execFile);
@@ -92,6 +92,53 @@ async function typescript(setup) {
   });
 }
 
+/** An editor on the TypeScript SDK that lends its files and terminals. */
+async function typescriptEditor(setup) {
+  const path = join(setup.work, "a.txt");
+  writeFileSync(path, "saved\n");
+  const edit = { path: "a.txt", old_string: "typed", new_string: "changed" };
+  const steps = [
+    { toolCall: { id: "e1", name: "edit", arguments: edit } },
+    call("e2", `ls ${join(setup.home, "store")}; echo token=$EDITOR_TOKEN.; echo from a terminal`),
+  ];
+  await setup.script([{ steps }, { text: "Both done." }]);
+  const editor = new Editor();
+  editor.buffers.set(path, "saved\ntyped\n");
+  const updates = [];
+  const process = spawn(THREADLINE, setup.args, { env: setup.env, cwd: setup.work, stdio: ["pipe", "pipe", "ignore"] });
+  const gone = new Promise((resolve) => process.once("exit", resolve));
+  const stream = acp.ndJsonStream(Writable.toWeb(process.stdin), Readable.toWeb(process.stdout));
+  let app = acp.client({ name: "editor" }).onNotification(acp.methods.client.session.update, ({ params }) => {
+    updates.push(params.update);
+  });
+  const { fs, terminal } = acp.methods.client;
+  for (const method of [...Object.values(fs), ...Object.values(terminal)]) {
+    app = app.onRequest(method, ({ params }) => editor.answer(method, params));
+  }
+  await app.connectWith(stream, async (agent) => {
+    await agent.request(acp.methods.agent.initialize, {
+      protocolVersion: acp.PROTOCOL_VERSION,
+      clientCapabilities: { fs: { readTextFile: true, writeTextFile: true }, terminal: true },
+    });
+    const { sessionId } = await agent.request(acp.methods.agent.session.new, { cwd: setup.work, mcpServers: [] });
+    const full = { sessionId, configId: "sandbox", value: "danger_full_access" };
+    await agent.request(acp.methods.agent.session.setConfigOption, full);
+    const prompt = [{ type: "text", text: "change it" }];
+    const answer = await agent.request(acp.methods.agent.session.prompt, { sessionId, prompt });
+    checks.check("editor: a turn", answer.stopReason === "end_turn", answer);
+  });
+  process.kill();
+  await gone;
+  const held = readFileSync(path, "utf8");
+  checks.check("editor: its buffer was changed", held === "saved\nchanged\n", held);
+  const told = JSON.stringify(updates);
+  checks.check("editor: its terminal was shown", told.includes('"terminalId"'));
+  checks.check("editor: and what it printed", told.includes("from a terminal\\n[exit code 0"), told);
+  checks.check("editor: its environment is not told", told.includes("token=.") && !told.includes("s3cret"), told);
+  checks.check("editor: the store is closed", !told.includes("sessions"), told);
+  checks.check("editor: no terminal is left", editor.terminals.size === 0);
+}
+
 /** The agents of this world, by the store in their arguments. */
 function agents(setup) {
   return readdirSync("/proc")
@@ -152,7 +199,7 @@ async function python(setup) {
   checks.check("python: it came to its end", stdout.includes("\nend"), stdout);
 }
 
-for (const client of [typescript, acpx, python]) {
+for (const client of [typescript, typescriptEditor, acpx, python]) {
   try {
     await world(async (setup) => {
       await client(setup);

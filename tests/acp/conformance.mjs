@@ -1,14 +1,14 @@
 // One session that uses every method, each line of the agent held against the JSON Schema that the
 // official TypeScript package ships, and the order of all lines against the rules of the protocol.
 
-import { readFileSync, readdirSync } from "node:fs";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import Ajv2020 from "ajv/dist/2020.js";
 
-import { Checks, Client, file, world } from "./harness.mjs";
+import { Checks, Client, Editor, file, world } from "./harness.mjs";
 
 const require = createRequire(import.meta.url);
 const schemas = join(dirname(require.resolve("@agentclientprotocol/sdk")), "../../../schema/v1");
@@ -56,6 +56,10 @@ function judge(log) {
   const running = new Map();
   const resuming = new Set();
   const known = new Set();
+  // Questions that are put while no prompt runs, and sessions in which one was answered with yes: a
+  // turn of its own is told there, until the next prompt.
+  const offers = new Map();
+  const offered = new Set();
   log.forEach((entry) => {
     const { message } = entry;
     if (entry.from === "client") {
@@ -67,7 +71,10 @@ function judge(log) {
         }
         if (message.method === "session/resume") resuming.add(session);
         if (message.method === "session/load") known.add(session);
+        if (message.method === "session/prompt") offered.delete(session);
       }
+      const chosen = message.method === undefined && message.result?.outcome?.optionId;
+      if (chosen && chosen !== "deny" && offers.has(message.id)) offered.add(offers.get(message.id));
       return;
     }
     lines += 1;
@@ -76,15 +83,19 @@ function judge(log) {
       const check = valid.call.get(message.method);
       if (!check) return violated(`${message.method} is no method of a client`, entry);
       if (!check(message.params)) violated(message.method, entry, check.errors);
-      if (message.method !== "session/update") return;
       const session = message.params.sessionId;
+      if (message.method === "session/request_permission" && !running.get(session)) {
+        if (!opened.has(session) || known.has(session)) violated("a question before the load's response", entry);
+        offers.set(message.id, session);
+      }
+      if (message.method !== "session/update") return;
       if (!opened.has(session) && !known.has(session)) {
         violated("an update before the session's response", entry);
       }
       if (resuming.has(session)) violated("an update before the response of resume", entry);
       const kind = message.params.update.sessionUpdate;
       const ofTurn = /_chunk$|^tool_call|^plan$/.test(kind);
-      const quiet = !running.get(session) && !known.has(session);
+      const quiet = !running.get(session) && !known.has(session) && !offered.has(session);
       const note = message.params.update.messageId === undefined;
       if (ofTurn && quiet && !note) violated("an update of a turn after its answer", entry);
       return;
@@ -116,6 +127,8 @@ const call = (id, name, args) => ({ toolCall: { id, name, arguments: args } });
 async function talk(setup) {
   const client = new Client(setup);
   const { work, script } = setup;
+  const editor = new Editor();
+  client.editor = editor;
   file(join(work, "a.txt"), "one\n");
   const code = (answer) => answer.error?.code;
   const reason = (answer) => answer.result?.stopReason;
@@ -165,6 +178,24 @@ async function talk(setup) {
     ],
   });
   checks.check("a turn with tools ends", reason(answer) === "end_turn", answer);
+  const asked = ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output",
+    "terminal/wait_for_exit", "terminal/release"];
+  checks.check("the editor is asked", asked.every((method) => editor.asked.includes(method)), editor.asked);
+  const seen = JSON.stringify(client.updates(0));
+  checks.check("the terminal is shown", seen.includes('"terminalId"'));
+  checks.check("and its output at the end", seen.includes("20000\\n[exit code 0; in the editor's terminal]"));
+
+  file(join(work, "c.txt"), "saved\n");
+  editor.buffers.set(join(work, "c.txt"), "saved\ntyped\n");
+  await script([
+    { steps: [call("u1", "write", { path: "c.txt", content: "blind\n" })] },
+    { steps: [call("u2", "edit", { path: "c.txt", old_string: "typed", new_string: "changed" })] },
+    { text: "Both tried." },
+  ]);
+  answer = await client.prompt(sessionId, "change it");
+  checks.check("a turn over an unsaved buffer", reason(answer) === "end_turn", answer);
+  const held = readFileSync(join(work, "c.txt"), "utf8");
+  checks.check("an unsaved buffer is changed, never replaced", held === "saved\nchanged\n", held);
 
   const lack = client.updates(0).filter((u) => /files/.test(u.content?.text ?? ""));
   checks.check("a missing server is told of once", lack.length === 1, lack);
@@ -189,12 +220,14 @@ async function talk(setup) {
 
   client.decide = () => "approve_for_session";
   await script([{ steps: [call("f1", "shell", { command: "echo begun; sleep 60" })] }]);
-  const begun = client.update("tool_call_update", (u) => /begun/.test(JSON.stringify(u.content ?? "")));
+  const begun = client.update("tool_call_update", (u) => u.content?.[0]?.type === "terminal");
   prompt = client.prompt(sessionId, "wait");
   await begun;
   const second = client.prompt(sessionId, "behind");
   client.notify("session/cancel", { sessionId });
   checks.check("cancelled in a tool", reason(await prompt) === "cancelled");
+  checks.check("its command was killed", editor.asked.includes("terminal/kill"), editor.asked);
+  checks.check("no terminal is left", editor.terminals.size === 0, [...editor.terminals.keys()]);
   checks.check("what waits is cancelled too", reason(await second) === "cancelled");
 
   await script([{ steps: [{ text: "half" }, "stall"] }]);
@@ -243,6 +276,8 @@ async function talk(setup) {
   }
   const same = JSON.stringify(replays[0]) === JSON.stringify(replays[1]);
   checks.check("loading twice is loading once", same && replays[0].length > 10);
+  const ids = JSON.stringify(replays[0]).includes("terminalId");
+  checks.check("a replay knows no terminal", !ids);
   await client.must("session/close", { sessionId });
   const resumed = await client.must("session/resume", again);
   checks.check("restored", resumed.modes.currentModeId === "strict", resumed.modes);
@@ -294,9 +329,76 @@ async function ended(setup, name, end) {
   await client.end();
 }
 
+/** Kills the agent while a command runs in the editor's terminal. */
+async function killedInTerminal(setup) {
+  const { work, script } = setup;
+  let client = new Client(setup);
+  client.editor = new Editor();
+  const offers = { protocolVersion: 1, clientCapabilities: { terminal: true } };
+  await client.must("initialize", offers);
+  const { sessionId } = await client.must("session/new", { cwd: work, mcpServers: [] });
+  await client.must("session/set_config_option", { sessionId, configId: "sandbox", value: "danger_full_access" });
+  await script([{ steps: [call("k1", "shell", { command: "echo begun; sleep 60" })] }]);
+  const shown = client.update("tool_call_update", (u) => u.content?.[0]?.type === "terminal");
+  client.prompt(sessionId, "wait").catch(() => {});
+  await shown;
+  await client.kill();
+  client.editor.close();
+  const { log } = client;
+  client = new Client(setup);
+  client.editor = new Editor();
+  await client.must("initialize", offers);
+  const from = client.log.length;
+  await client.must("session/load", { sessionId, cwd: work, mcpServers: [] });
+  const told = client.updates(from);
+  const left = told.find((update) => update.sessionUpdate === "tool_call");
+  checks.check("killed in a terminal: unknown", left?._meta?.threadline?.outcome === "unknown", left);
+  checks.check("killed in a terminal: it is forgotten", !JSON.stringify(told).includes("terminalId"), told);
+  await script([{ text: "On." }]);
+  const answer = await client.prompt(sessionId, "go on");
+  checks.check("killed in a terminal: goes on", answer.result?.stopReason === "end_turn", answer);
+  checks.check("killed in a terminal: nobody is asked for it", client.editor.asked.length === 0, client.editor.asked);
+  await client.end();
+  // Of the first agent only the lines: it could not answer its prompt any more.
+  for (const entry of log.filter((entry) => entry.from === "agent")) {
+    const { method, params } = entry.message;
+    const check = method && valid.call.get(method);
+    if (check && !check(params)) violated(method, entry, check.errors);
+  }
+  judge(client.log);
+}
+
+/** Kills the agent while it asks; the next one asks again, and runs the call once it is allowed. */
+async function killedWhileAsking(setup) {
+  const { work, script } = setup;
+  let client = new Client(setup);
+  client.decide = () => undefined;
+  await client.must("initialize", { protocolVersion: 1, clientCapabilities: {} });
+  const { sessionId } = await client.must("session/new", { cwd: work, mcpServers: [] });
+  const touch = { command: "touch allowed.txt" };
+  await script([{ steps: [call("q1", "shell", touch)] }]);
+  const question = client.until((m) => m.method === "session/request_permission");
+  client.prompt(sessionId, "do it").catch(() => {});
+  await question;
+  await client.kill();
+  await script([{ steps: [call("q2", "shell", touch)] }, { text: "It is done." }]);
+  client = new Client(setup);
+  await client.must("initialize", { protocolVersion: 1, clientCapabilities: {} });
+  const done = client.update("agent_message_chunk", (u) => /done\.$/.test(u.content.text));
+  await client.must("session/load", { sessionId, cwd: work, mcpServers: [] });
+  await done;
+  checks.check("killed while asking: runs after a yes", existsSync(join(work, "allowed.txt")));
+  const asked = client.log.filter((e) => e.message.method === "session/request_permission");
+  checks.check("killed while asking: asked once", asked.length === 1, asked.length);
+  await client.end();
+  judge(client.log);
+}
+
 await world(async (setup) => {
   const client = await talk(setup);
   judge(client.log);
+  await killedInTerminal(setup);
+  await killedWhileAsking(setup);
   await ended(setup, "end of the input", (client) => client.end());
   for (const signal of ["SIGHUP", "SIGTERM"]) {
     await ended(setup, signal, async (client) => {

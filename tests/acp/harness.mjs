@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -43,6 +43,74 @@ export async function world(use) {
   }
 }
 
+/** An editor: texts that are not saved, and terminals. */
+export class Editor {
+  buffers = new Map();
+  terminals = new Map();
+  /** Every method it was asked for, in order. */
+  asked = [];
+
+  /** Answers a request, or throws what it refuses it with. */
+  async answer(method, params) {
+    this.asked.push(method);
+    const terminal = this.terminals.get(params.terminalId);
+    switch (method) {
+      case "fs/read_text_file":
+        return { content: this.buffers.get(params.path) ?? readFileSync(params.path, "utf8") };
+      case "fs/write_text_file":
+        this.buffers.delete(params.path);
+        writeFileSync(params.path, params.content);
+        return {};
+      case "terminal/create":
+        return { terminalId: this.create(params) };
+      case "terminal/output":
+        return { output: terminal.output, truncated: false, exitStatus: terminal.status };
+      case "terminal/wait_for_exit":
+        return terminal.exited;
+      case "terminal/kill":
+        end(terminal);
+        return {};
+      case "terminal/release":
+        end(terminal);
+        this.terminals.delete(params.terminalId);
+        return {};
+      default:
+        throw new Error(`no such method: ${method}`);
+    }
+  }
+
+  create({ command, args, cwd }) {
+    const terminalId = `terminal-${this.asked.length}`;
+    // An editor has the environment of its person.
+    const env = { ...globalThis.process.env, EDITOR_TOKEN: "s3cret" };
+    const process = spawn(command, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    const terminal = { process, output: "" };
+    for (const stream of [process.stdout, process.stderr]) {
+      stream.on("data", (piece) => (terminal.output += piece));
+    }
+    terminal.exited = once(process, "close").then(([exitCode, signal]) => {
+      terminal.status = { exitCode, signal };
+      return terminal.status;
+    });
+    this.terminals.set(terminalId, terminal);
+    return terminalId;
+  }
+
+  /** Ends what is left, as an editor does whose agent is gone. */
+  close() {
+    for (const terminal of this.terminals.values()) end(terminal);
+  }
+}
+
+/** Ends a command with all that it has started. */
+function end({ process: { pid } }) {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error;
+  }
+}
+
 /** A client by hand. */
 export class Client {
   constructor({ args, env, work }) {
@@ -55,6 +123,8 @@ export class Client {
     this.waiting = [];
     this.next = 1;
     this.decide = () => "approve";
+    /** Who answers for files and terminals. */
+    this.editor = undefined;
     const lines = createInterface({ input: this.process.stdout });
     this.closed = once(lines, "close");
     lines.on("line", (line) => this.take(line));
@@ -69,6 +139,7 @@ export class Client {
     }
     this.log.push({ from: "agent", message, line });
     if (message.method === "session/request_permission") this.permit(message);
+    if (this.editor && /^(fs|terminal)\//.test(message.method)) this.serve(message);
     this.waiting = this.waiting.filter((wait) => !wait(message));
   }
 
@@ -78,6 +149,14 @@ export class Client {
     const outcome =
       option === "cancelled" ? { outcome: "cancelled" } : { outcome: "selected", optionId: option };
     this.send({ jsonrpc: "2.0", id: question.id, result: { outcome } });
+  }
+
+  async serve({ id, method, params }) {
+    try {
+      this.send({ jsonrpc: "2.0", id, result: await this.editor.answer(method, params) });
+    } catch (error) {
+      this.send({ jsonrpc: "2.0", id, error: { code: -32603, message: error.message } });
+    }
   }
 
   raw(bytes) {

@@ -17,8 +17,10 @@ const APPROVE_PREFIX: &str = "approve_prefix";
 const DENY: &str = "deny";
 
 /// What came of a question.
-enum Said {
-    Answer(Answer, Option<String>),
+pub(crate) enum Said {
+    Answer(Answer),
+    /// The client could not ask, or has not said what came of it. Why, in words.
+    Unasked(&'static str),
     /// Yes, for all commands of the session that begin with the words of the question.
     Prefix,
     /// The person has stopped the turn instead.
@@ -27,8 +29,9 @@ enum Said {
     Settled,
 }
 
-/// Shows a call that is not in the client's view: one of a subagent.
-pub(crate) fn of_subagent(info: &ApprovalInfo, cwd: &Path) -> ToolCall {
+/// Shows a call that is not in the client's view, or not as one that may still run: one of a
+/// subagent, or of a process that has died.
+pub(crate) fn alone(info: &ApprovalInfo, cwd: &Path) -> ToolCall {
     calls::asked(
         format!("question:{}", info.approval_id),
         &info.name,
@@ -59,25 +62,47 @@ pub(crate) async fn ask(
         () = asking.over.cancelled() => return,
         said = put(&c, &open, &info, call, &asking.settled) => said,
     };
-    let (answer, comment, prefix) = match said {
-        Said::Answer(answer, comment) => (answer, comment, None),
-        Said::Prefix => (Answer::ApproveForSession, None, info.prefix.clone()),
+    let answered = match said {
         Said::Stop => {
             open.cancel(&c.agents, None);
             return;
         }
-        Said::Settled => return,
-    };
-    let answered = Answered {
-        answer,
-        by: c.client(),
-        comment,
-        prefix,
+        Said::Unasked(why) => Answered {
+            comment: Some(why.into()),
+            ..answered(&c, Answer::Deny)
+        },
+        said => match said.answered(&c, &info) {
+            Some(answered) => answered,
+            None => return,
+        },
     };
     let board = c.agents.approvals();
     if let Err(error) = board.answer(&info.run_id, &info.tool_call_id, answered) {
         // Somebody else was faster, or the run has ended.
         tracing::debug!(%error, "an answer came too late");
+    }
+}
+
+impl Said {
+    /// Returns the answer, if a person has given one.
+    pub(crate) fn answered(self, c: &Connection, info: &ApprovalInfo) -> Option<Answered> {
+        match self {
+            Self::Answer(answer) => Some(answered(c, answer)),
+            Self::Prefix => Some(Answered {
+                prefix: info.prefix.clone(),
+                ..answered(c, Answer::ApproveForSession)
+            }),
+            Self::Unasked(_) | Self::Stop | Self::Settled => None,
+        }
+    }
+}
+
+fn answered(c: &Connection, answer: Answer) -> Answered {
+    Answered {
+        answer,
+        by: c.client(),
+        comment: None,
+        prefix: None,
     }
 }
 
@@ -102,7 +127,8 @@ fn options(info: &ApprovalInfo) -> Vec<PermissionOption> {
     options
 }
 
-async fn put(
+/// Puts a question to the person, and waits until something comes of it.
+pub(crate) async fn put(
     c: &Connection,
     open: &Open,
     info: &ApprovalInfo,
@@ -130,7 +156,6 @@ async fn put(
         }
         answer = asked.answer() => answer,
     };
-    let refused = |why: &str| Said::Answer(Answer::Deny, Some(why.to_owned()));
     let response = match answer {
         None => return Said::Settled,
         Some(Err(error)) => {
@@ -138,19 +163,19 @@ async fn put(
                 code = i32::from(error.code),
                 "the client cannot ask its person"
             );
-            return refused("the editor could not ask, so the call was not allowed");
+            return Said::Unasked("the editor could not ask, so the call was not allowed");
         }
         Some(Ok(raw)) => serde_json::from_str::<RequestPermissionResponse>(raw.get()),
     };
     match response.map(|response| response.outcome) {
         Ok(RequestPermissionOutcome::Cancelled) => Said::Stop,
         Ok(RequestPermissionOutcome::Selected(selected)) => match &*selected.option_id.0 {
-            APPROVE => Said::Answer(Answer::Approve, None),
-            APPROVE_FOR_SESSION => Said::Answer(Answer::ApproveForSession, None),
+            APPROVE => Said::Answer(Answer::Approve),
+            APPROVE_FOR_SESSION => Said::Answer(Answer::ApproveForSession),
             APPROVE_PREFIX if info.prefix.is_some() => Said::Prefix,
-            DENY => Said::Answer(Answer::Deny, None),
-            _ => refused("the editor answered with an option that was not offered"),
+            DENY => Said::Answer(Answer::Deny),
+            _ => Said::Unasked("the editor answered with an option that was not offered"),
         },
-        _ => refused("the editor's answer could not be read, so the call was not allowed"),
+        _ => Said::Unasked("the editor's answer could not be read, so the call was not allowed"),
     }
 }

@@ -6,8 +6,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use agent_client_protocol_schema::v1::{
-    Content, Diff, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, ToolCall, ToolCallContent,
-    ToolCallLocation, ToolCallStatus, ToolKind,
+    Content, Diff, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, Terminal, TerminalId,
+    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolKind,
 };
 use serde_json::{Map, Value, json};
 use threadline_session::{
@@ -24,7 +24,12 @@ use crate::{
 };
 
 /// Shows a call as it stands.
-pub(crate) fn show(item: &ToolItem, cwd: &Path, images: &Images) -> ToolCall {
+pub(crate) fn show(
+    item: &ToolItem,
+    cwd: &Path,
+    images: &Images,
+    terminal: Option<&TerminalId>,
+) -> ToolCall {
     let arguments: Value = serde_json::from_str(&item.arguments).unwrap_or_default();
     let raw = (item.arguments.len() <= RAW_INPUT_BYTES).then(|| arguments.clone());
     ToolCall::new(item.id.clone(), title(&item.name, &arguments))
@@ -32,7 +37,7 @@ pub(crate) fn show(item: &ToolItem, cwd: &Path, images: &Images) -> ToolCall {
         .kind(kind(&item.name))
         .status(status(item))
         .locations(locations(&item.name, &arguments, cwd))
-        .content(content(item, &arguments, cwd, images))
+        .content(content(item, &arguments, cwd, images, terminal))
         .raw_input(raw.filter(|raw| !raw.is_null()))
         .meta(meta(item))
 }
@@ -137,10 +142,14 @@ fn content(
     arguments: &Value,
     cwd: &Path,
     images: &Images,
+    terminal: Option<&TerminalId>,
 ) -> Vec<ToolCallContent> {
     let mut shown = differences(&item.name, arguments, cwd);
     if item.outcome.is_none() {
-        if !item.output.is_empty() {
+        // Only as long as the command runs: what is shown at its end is what a replay shows.
+        if let Some(id) = terminal {
+            shown.push(ToolCallContent::Terminal(Terminal::new(id.clone())));
+        } else if !item.output.is_empty() {
             shown.push(plain(text::end(&item.output, LIVE_OUTPUT_BYTES)));
         }
         return shown;

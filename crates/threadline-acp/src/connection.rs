@@ -18,11 +18,12 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    lent::Offered,
     limits::{LAST_WORDS, REQUESTS_AT_ONCE},
     mcp::Pool,
     methods,
     rpc::{self, Id, Incoming, Params, Peer, invalid_request, unreadable},
-    sessions::Sessions,
+    sessions::{Open, Sessions},
     transport::{Gone, Line, Lines, outbox},
 };
 
@@ -43,6 +44,8 @@ pub(crate) struct Connection {
     pub(crate) sessions: Sessions,
     /// Who the client is, as approvals name it.
     pub(crate) client: Mutex<String>,
+    /// What the client does for its agent.
+    pub(crate) offered: Mutex<Offered>,
     /// Everything that is worked on.
     pub(crate) tasks: TaskTracker,
     /// Cancelled when no run is begun any more.
@@ -70,6 +73,7 @@ pub async fn serve(
         peer: Peer::new(outbox),
         sessions: Sessions::default(),
         client: Mutex::new("acp".into()),
+        offered: Mutex::default(),
         tasks: TaskTracker::new(),
         closing: CancellationToken::new(),
         slots: Arc::new(Semaphore::new(REQUESTS_AT_ONCE)),
@@ -176,6 +180,10 @@ impl Connection {
         self.closing.cancel();
         for open in self.sessions.all() {
             open.cancel(&self.agents, None);
+            self.take_back(&open);
+            if let Some(asking) = open.state().offer.take() {
+                asking.over.cancel();
+            }
         }
         // Whatever the client does, runs and their tools are waited for.
         self.agents.shutdown().await;
@@ -203,6 +211,22 @@ impl Connection {
     pub(crate) async fn respond(&self, id: &Id, answer: Result<impl serde::Serialize, Error>) {
         // A client that is gone needs no answer.
         let _ = self.peer.respond(id, answer).await;
+    }
+
+    /// Returns what the client has offered.
+    pub(crate) fn offered(&self) -> Offered {
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.clone()
+    }
+
+    /// Opens a session, and lends to it what the client offers.
+    ///
+    /// # Errors
+    /// Says that too many are open.
+    pub(crate) fn open(&self, open: Open) -> Result<Arc<Open>, Error> {
+        let open = self.sessions.open(open)?;
+        self.lend(&open);
+        Ok(open)
     }
 
     /// Returns who answers approvals.

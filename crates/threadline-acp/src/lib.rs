@@ -6,18 +6,22 @@
 //! - `transport` has the lines, `rpc` what they mean; both are bounded and own (ADR 19). The types
 //!   on the wire are those of the official crate.
 //! - `connection` reads lines, `methods` answers what concerns sessions, `live` begins prompts and
-//!   follows them, `ask` puts questions to the person, `load` replays.
+//!   follows them, `ask` puts questions to the person, `offer` those that outlived their
+//!   process, `load` replays.
+//! - `lent` is what the client does for tools: texts of files and terminals.
 //! - `updates`, `calls`, `images` and `text` turn items of the read model into updates.
 
 mod ask;
 mod calls;
 mod connection;
 mod images;
+mod lent;
 pub mod limits;
 mod live;
 mod load;
 mod mcp;
 mod methods;
+mod offer;
 mod options;
 mod prompt;
 mod rpc;

@@ -54,12 +54,23 @@ pub const MCP_SERVERS: usize = 32;
 /// How often a title is set again when somebody else changes the session at the same time.
 pub const TITLE_TRIES: usize = 5;
 
-/// A run lets go of its session a moment after its end is in the log. So long is waited for it, and
-/// so long between two looks.
+/// A run lets go of its session a moment after its end is in the log. So long is waited for it.
 pub const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// The pause between two looks at a session that its last run still holds.
-pub const BUSY_LOOK: Duration = Duration::from_millis(5);
+/// How long a client may take to give the text of a file.
+pub const FILE_READ_TIME: Duration = Duration::from_secs(10);
+
+/// How long it may take to write one: it may format it, or ask its person.
+pub const FILE_WRITE_TIME: Duration = Duration::from_secs(30);
+
+/// How long it may take to start a command in a terminal.
+pub const TERMINAL_START_TIME: Duration = Duration::from_secs(30);
+
+/// How long it may take to answer anything else about a terminal, but for the command's end.
+pub const TERMINAL_ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How long a terminal is kept for its call to be shown with it.
+pub const TERMINAL_SHOW_TIME: Duration = Duration::from_secs(5);
 
 /// How long a client that does not read is waited for at the end.
 pub const LAST_WORDS: Duration = Duration::from_secs(3);

@@ -4,31 +4,33 @@
 //! the log, so nothing is told that is not stored, and the answer of a prompt comes behind all
 //! updates of its turn, because it follows from the turn's end.
 
+mod questions;
+
 use std::{collections::HashMap, sync::Arc};
 
 use agent_client_protocol_schema::v1::{
-    ContentChunk, Error, PromptResponse, SessionUpdate, StopReason,
+    ContentChunk, Error, PromptResponse, SessionUpdate, StopReason, TerminalId,
 };
 use threadline_agent::{
-    Agent, Agents, ApprovalInfo, CreateOptions, QueueError, QueueInput, ResumeOptions, Run,
-    RunOutcome, StartError, Started,
+    Agent, CreateOptions, QueueError, QueueInput, ResumeOptions, Run, RunOutcome, StartError,
+    Started,
 };
 use threadline_session::{
-    Patch, Payload, RunId, TurnItem, View,
-    codec::Line,
-    payload::{ApprovalAsked, ApprovalDecided, EndReason},
+    Patch, Payload, RunId, Transcript, TurnItem, View, codec::Line, payload::EndReason,
 };
 use threadline_store::{Follow, Followed, OpenError, ReadError, ReadPos, error_chain};
 use tokio::{
     sync::watch,
-    time::{Instant, Interval, MissedTickBehavior, interval, sleep},
+    time::{Instant, Interval, MissedTickBehavior, interval, timeout_at},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
-    ask::{self, Asking},
+    ask::Asking,
     connection::{Connection, failed, not_found},
     images::Images,
-    limits::{BUSY_LOOK, BUSY_WAIT, LIVE_OUTPUT_EVERY},
+    limits::{BUSY_WAIT, LIVE_OUTPUT_EVERY},
     methods,
     prompt::Prompt,
     rpc::{invalid_params, invalid_request},
@@ -50,6 +52,8 @@ pub(crate) fn note(text: String) -> SessionUpdate {
 pub(crate) async fn prompt(c: Arc<Connection>, open: Arc<Open>, ticket: Arc<Ticket>, said: Prompt) {
     let begun = {
         let _beginning = open.beginning.lock().await;
+        // Whoever prompts goes on without the answer to an old question.
+        open.take_offer_back();
         if ticket.cancel.is_cancelled() {
             Err(invalid_request("cancelled"))
         } else if open.state().closed {
@@ -82,7 +86,7 @@ async fn queue(
     said: Prompt,
 ) -> Result<(), Error> {
     let (input, sent) = open.run_input();
-    let patience = Patience::new();
+    let mut patience = Patience::new(c);
     let queued = loop {
         let message = QueueInput {
             images: Some(said.images.clone()),
@@ -117,7 +121,6 @@ async fn begin(
     input.images = said.images;
     // What is shown of the turn begins where the log ends now.
     let transcript = agent.writer().with_transcript(Clone::clone).await;
-    let after = transcript.next_seq().checked_sub(1);
     let started = agent.start(input).await;
     let run = match started.map_err(|error| start_failed(open, &error))? {
         Started::New(run) => run,
@@ -131,14 +134,24 @@ async fn begin(
     };
     drop(agent);
     open.wait_for(ticket, By::Run(run.run_id().clone()));
+    open.state().settings.logged(&sent);
+    if ticket.cancel.is_cancelled() {
+        run.cancel();
+    }
+    follow(c, open, transcript, run);
+    Ok(())
+}
+
+/// Begins to tell a run to the client, from the end of a transcript on.
+pub(crate) fn follow(c: &Arc<Connection>, open: &Arc<Open>, transcript: Transcript, run: Run) {
+    let after = transcript.next_seq().checked_sub(1);
     let title = {
         let mut state = open.state();
         state.stored = true;
         state.followed = true;
-        state.settings.logged(&sent);
         state.title.take()
     };
-    if ticket.cancel.is_cancelled() || c.closing.is_cancelled() {
+    if c.closing.is_cancelled() {
         run.cancel();
     }
     let live = Live {
@@ -157,7 +170,6 @@ async fn begin(
     };
     c.tasks
         .spawn(async move { Box::pin(live.follow(title)).await });
-    Ok(())
 }
 
 async fn agent(c: &Connection, open: &Open) -> Result<Agent, StartError> {
@@ -171,7 +183,7 @@ async fn agent(c: &Connection, open: &Open) -> Result<Agent, StartError> {
             session_id: Some(open.id.clone()),
         });
     }
-    let patience = Patience::new();
+    let mut patience = Patience::new(c);
     loop {
         let resumed = c.agents.resume(ResumeOptions::new(open.id.clone())).await;
         let busy = resumed.as_ref().is_err_and(is_busy);
@@ -184,21 +196,25 @@ async fn agent(c: &Connection, open: &Open) -> Result<Agent, StartError> {
 /// The end of a run is in the log a moment before the run lets go of its session. What meets it in
 /// that moment is tried again.
 struct Patience {
+    released: watch::Receiver<u64>,
     until: Instant,
 }
 
 impl Patience {
-    fn new() -> Self {
+    /// Begins before the first try, so that no release between is missed.
+    fn new(c: &Connection) -> Self {
         Self {
+            released: c.agents.watch_released(),
             until: Instant::now() + BUSY_WAIT,
         }
     }
 
-    /// Returns whether to try again, after a pause.
-    async fn helps(&self, busy: bool) -> bool {
+    /// Returns whether to try again, after some session was let go of.
+    async fn helps(&mut self, busy: bool) -> bool {
         let again = busy && Instant::now() < self.until;
         if again {
-            sleep(BUSY_LOOK).await;
+            // At the end of the time it is tried once more.
+            let _ = timeout_at(self.until, self.released.changed()).await;
         }
         again
     }
@@ -285,7 +301,11 @@ impl Live {
             Err(Over::Broken(error)) => Some(methods::read_failed(self.open.id.as_str(), error)),
             Err(Over::Unsupported(reason)) => Some(failed("unsupported", &reason, None)),
         };
-        self.open.state().followed = false;
+        {
+            let mut state = self.open.state();
+            state.followed = false;
+            state.offered_run = None;
+        }
         for ticket in self.open.waiting_for(|by| *by != By::Beginning) {
             if self.open.take(&ticket)
                 && let Some(error) = &error
@@ -308,7 +328,10 @@ impl Live {
             let open = self.open.clone();
             tokio::select! {
                 biased;
-                () = open.poke.notified() => self.answer_late().await,
+                () = open.poke.notified() => {
+                    self.answer_late().await;
+                    self.show_terminals().await?;
+                }
                 changed = self.board.changed() => if changed.is_ok() {
                     self.look_at_board().await;
                 },
@@ -441,8 +464,48 @@ impl Live {
             self.dirty.retain(|id| *id != call.id);
         }
         let images = Images::of(self.c.agents.store(), item).await;
-        for update in self.updates.item(item, &images, people) {
+        let terminal = self.terminal_of(item);
+        let id = terminal.as_ref().map(|(id, _)| id);
+        for update in self.updates.item(item, &images, people, id) {
             self.c.update(&self.open.id, update).await?;
+        }
+        if let Some((_, shown)) = terminal {
+            shown.cancel();
+        }
+        Ok(())
+    }
+
+    /// Returns the terminal that the command of a call runs in at this moment.
+    fn terminal_of(&self, item: &TurnItem) -> Option<(TerminalId, CancellationToken)> {
+        let TurnItem::Tool(call) = item else {
+            return None;
+        };
+        if call.start_seq.is_none() || call.outcome.is_some() {
+            return None;
+        }
+        let run_id = self.turn.run_id.as_ref()?;
+        let state = self.open.state();
+        let mut shown = state.terminals.iter();
+        let found = shown.find(|t| t.run_id == *run_id && t.call_id == call.call_id)?;
+        Some((found.id.clone(), found.done.clone()))
+    }
+
+    /// Shows terminals that are new. One whose call is not in the view yet is shown with it.
+    async fn show_terminals(&mut self) -> Result<(), Over> {
+        let calls: Vec<String> = {
+            let state = self.open.state();
+            let new = state.terminals.iter().filter(|t| !t.done.is_cancelled());
+            new.map(|shown| shown.call_id.clone()).collect()
+        };
+        for call_id in calls {
+            let items = self.view.turns().last().map(|turn| &turn.items);
+            let item = items.into_iter().flatten().rev().find(|item| {
+                matches!(item, TurnItem::Tool(call) if call.call_id == call_id)
+                    && self.terminal_of(item).is_some()
+            });
+            if let Some(item) = item.cloned() {
+                self.show(&item).await?;
+            }
         }
         Ok(())
     }
@@ -454,98 +517,6 @@ impl Live {
             }
         }
         Ok(())
-    }
-
-    /// A question of this session. Its call was shown before.
-    fn asked(&mut self, asked: ApprovalAsked, time: u64) {
-        let Some(run_id) = self.turn.run_id.clone() else {
-            return;
-        };
-        let info = ApprovalInfo::of(run_id, self.open.id.clone(), asked, time);
-        // One that is asked and answered in one batch was answered before its process died.
-        if !is_waiting(&self.c.agents, &info) {
-            return;
-        }
-        let items = self.view.turns().last().map(|turn| &turn.items);
-        let item = items
-            .into_iter()
-            .flatten()
-            .rev()
-            .find_map(|item| match item {
-                TurnItem::Tool(call)
-                    if call
-                        .approval
-                        .as_ref()
-                        .is_some_and(|a| a.approval_id == info.approval_id) =>
-                {
-                    Some(call)
-                }
-                _ => None,
-            });
-        let call = match item.and_then(|item| self.updates.shown_call(&item.id)) {
-            Some(call) => call,
-            None => ask::of_subagent(&info, &self.open.state().cwd),
-        };
-        self.put(info, call);
-    }
-
-    fn put(&mut self, info: ApprovalInfo, call: agent_client_protocol_schema::v1::ToolCall) {
-        let asking = Asking::default();
-        self.asking.insert(info.approval_id.clone(), asking.clone());
-        let asks = ask::ask(self.c.clone(), self.open.clone(), info, call, asking);
-        self.c.tasks.spawn(asks);
-    }
-
-    fn decided(&mut self, decided: &ApprovalDecided) {
-        if let Some(asking) = self.asking.remove(&decided.approval_id) {
-            self.settle(&asking);
-        }
-    }
-
-    fn settle(&self, asking: &Asking) {
-        // Who cancels a turn answers its questions in one go.
-        let cancelled = self.current().iter().any(|t| t.cancel.is_cancelled());
-        if cancelled {
-            asking.over.cancel();
-        } else {
-            asking.settled.cancel();
-        }
-    }
-
-    /// Subagents ask on the same board; their logs are not followed here.
-    async fn look_at_board(&mut self) {
-        let waiting = self.c.agents.approvals().waiting(None);
-        let mut gone: Vec<String> = self.asking.keys().cloned().collect();
-        gone.retain(|id| waiting.iter().all(|info| info.approval_id != *id));
-        for id in gone {
-            if let Some(asking) = self.asking.remove(&id) {
-                self.settle(&asking);
-            }
-        }
-        for info in waiting {
-            let known = self.asking.contains_key(&info.approval_id);
-            if known || info.session_id == self.open.id || !self.is_ancestor_of(&info).await {
-                continue;
-            }
-            let call = ask::of_subagent(&info, &self.open.state().cwd);
-            self.put(info, call);
-        }
-    }
-
-    async fn is_ancestor_of(&self, info: &ApprovalInfo) -> bool {
-        let store = self.c.agents.store();
-        let mut id = info.session_id.clone();
-        for _ in 0..threadline_agent::limits::SUBAGENT_DEPTH {
-            let Ok(stored) = store.header(&id).await else {
-                return false;
-            };
-            match stored.header.parent {
-                Some(parent) if parent.id == self.open.id => return true,
-                Some(parent) => id = parent.id,
-                None => return false,
-            }
-        }
-        false
     }
 
     /// Returns the prompts that the turn under way will answer.
@@ -573,6 +544,7 @@ impl Live {
             run.wait().await;
         }
         self.run = None;
+        self.offered_run_is_over();
         for ticket in self.current() {
             self.answer(&ticket, &reason).await;
         }
@@ -633,7 +605,7 @@ impl Live {
             return;
         }
         let (input, sent) = self.open.run_input();
-        let patience = Patience::new();
+        let mut patience = Patience::new(&self.c);
         let delivered = loop {
             let delivered = self.c.agents.deliver(&self.open.id, input.clone()).await;
             let busy = delivered.as_ref().is_err_and(is_busy);
@@ -694,7 +666,7 @@ impl Live {
             if !ticket.cancel.is_cancelled() || self.turn.messages.contains(&id) {
                 continue;
             }
-            let patience = Patience::new();
+            let mut patience = Patience::new(&self.c);
             let withdrawn = loop {
                 let withdrawn = self.c.agents.withdraw(&self.open.id, &id).await;
                 let busy = withdrawn.as_ref().is_err_and(is_queue_busy);
@@ -728,7 +700,15 @@ impl Live {
         self.deliver().await;
     }
 
+    fn offered_run_is_over(&self) {
+        let mut state = self.open.state();
+        if state.offered_run == self.turn.run_id {
+            state.offered_run = None;
+        }
+    }
+
     async fn fail_current(&self, error: &Error) {
+        self.offered_run_is_over();
         for ticket in self.current() {
             if self.open.take(&ticket) {
                 let answer = if ticket.cancel.is_cancelled() {
@@ -765,13 +745,6 @@ async fn failure(run: Option<Run>) -> RunOutcome {
         }
     }
     std::future::pending().await
-}
-
-fn is_waiting(agents: &Agents, info: &ApprovalInfo) -> bool {
-    let waiting = agents.approvals().waiting(Some(&info.run_id));
-    waiting
-        .iter()
-        .any(|other| other.approval_id == info.approval_id)
 }
 
 fn stop_reason(reason: &EndReason) -> Result<StopReason, Error> {

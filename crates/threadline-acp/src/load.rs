@@ -101,7 +101,7 @@ async fn show(
     updates.turn(&turn.head);
     for item in &turn.items {
         let images = Images::of(c.agents.store(), item).await;
-        for update in updates.item(item, &images, People::Told) {
+        for update in updates.item(item, &images, People::Told, None) {
             c.update(id, update).await?;
         }
     }

@@ -30,8 +30,9 @@ use threadline_store::{
 
 use crate::{
     connection::{Connection, failed, not_found},
+    lent::Offered,
     limits::{LIST_PAGE, SESSION_TITLE_CHARS, TITLE_TRIES},
-    live, load, mcp,
+    live, load, mcp, offer,
     options::{self, Settings},
     prompt,
     rpc::{Id, Params, invalid_params, invalid_request},
@@ -168,6 +169,13 @@ fn answered(c: Arc<Connection>, id: Id, answer: InitializeResponse) -> Work {
 }
 
 fn initialize(c: &Connection, request: InitializeRequest) -> InitializeResponse {
+    let offered = Offered {
+        fs: request.client_capabilities.fs,
+        terminal: request.client_capabilities.terminal,
+    };
+    *c.offered
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner) = offered;
     if let Some(info) = request.client_info {
         let name = text::one_line(&info.name, SESSION_TITLE_CHARS);
         let mut client = c
@@ -273,8 +281,7 @@ async fn new(c: &Arc<Connection>, id: &Id, request: NewSessionRequest) {
         }
         let session = SessionId::from_first_run(&new_run_id());
         let settings = Settings::new(&c.agents, None);
-        c.sessions
-            .open(Open::new(session, request.cwd.clone(), false, settings))
+        c.open(Open::new(session, request.cwd.clone(), false, settings))
     });
     let open = match opened {
         Ok(open) => open,
@@ -312,6 +319,7 @@ async fn load(c: &Arc<Connection>, id: &Id, request: LoadSessionRequest) {
         .config_options(settings.options(&c.agents));
     c.respond(id, Ok(response)).await;
     greet(c, &open.id, told).await;
+    offer::offer(c, &open).await;
 }
 
 /// Opens a session and replays it.
@@ -326,6 +334,8 @@ async fn loaded(c: &Arc<Connection>, named: &str, cwd: &Path) -> Result<Arc<Open
         Some(open) => Some(open.beginning.lock().await),
         None => None,
     };
+    // It is put again behind the replay.
+    before.iter().for_each(|open| open.take_offer_back());
     if before.as_ref().is_some_and(|open| open.state().followed) {
         return Err(invalid_request(
             "the session has a turn under way, and its updates are being sent; wait for its end or \
@@ -342,8 +352,7 @@ async fn loaded(c: &Arc<Connection>, named: &str, cwd: &Path) -> Result<Arc<Open
         let _ = c.update(&id, info(&summary)).await;
     }
     let settings = Settings::new(&c.agents, context.as_ref());
-    c.sessions
-        .open(Open::new(id, cwd.to_owned(), true, settings))
+    c.open(Open::new(id, cwd.to_owned(), true, settings))
 }
 
 async fn resume(c: &Arc<Connection>, id: &Id, request: ResumeSessionRequest) {
@@ -369,6 +378,7 @@ async fn resume(c: &Arc<Connection>, id: &Id, request: ResumeSessionRequest) {
         .config_options(settings.options(&c.agents));
     c.respond(id, Ok(response)).await;
     greet(c, &open.id, told).await;
+    offer::offer(c, &open).await;
 }
 
 async fn resumed(c: &Connection, named: &str, cwd: &Path) -> Result<Arc<Open>, Error> {
@@ -378,8 +388,7 @@ async fn resumed(c: &Connection, named: &str, cwd: &Path) -> Result<Arc<Open>, E
     let id = SessionId::parse(named).map_err(|_| not_found(named))?;
     let context = context(c, &id).await?;
     let settings = Settings::new(&c.agents, context.as_ref());
-    c.sessions
-        .open(Open::new(id, cwd.to_owned(), true, settings))
+    c.open(Open::new(id, cwd.to_owned(), true, settings))
 }
 
 async fn context(c: &Connection, id: &SessionId) -> Result<Option<TurnContext>, Error> {
@@ -429,7 +438,7 @@ async fn forked(c: &Connection, request: ForkSessionRequest) -> Result<Arc<Open>
             Open::new(child, request.cwd, true, settings)
         }
     };
-    c.sessions.open(open)
+    c.open(open)
 }
 
 async fn list(c: &Connection, request: ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
@@ -499,6 +508,8 @@ pub(crate) fn info(row: &SessionSummary) -> SessionUpdate {
 async fn close(c: &Connection, named: &str) -> Result<(), Error> {
     let open = c.sessions.close(named).ok_or_else(|| not_found(named))?;
     open.cancel(&c.agents, None);
+    open.take_offer_back();
+    c.take_back(&open);
     let _beginning = open.beginning.lock().await;
     if let Some(run) = c.agents.running(&open.id) {
         run.cancel();

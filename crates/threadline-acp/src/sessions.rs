@@ -7,12 +7,14 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::Error;
-use threadline_agent::{Agents, RunInput};
+use threadline_agent::{Agents, Lent, RunInput};
 use threadline_session::{RunId, SessionId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    ask::Asking,
+    lent::Shown,
     limits::{OPEN_SESSIONS, PROMPTS_AT_ONCE},
     options::Settings,
     rpc::{Id, invalid_request},
@@ -69,6 +71,14 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// What the client was told that the session does without.
     pub(crate) lacks: Vec<String>,
+    /// A question that outlived its process and is put to the person.
+    pub(crate) offer: Option<Asking>,
+    /// The run that a yes to such a question has begun; no prompt waits for it.
+    pub(crate) offered_run: Option<RunId>,
+    /// What the client has lent to the session.
+    pub(crate) lent: Option<Arc<Lent>>,
+    /// Terminals of commands that run.
+    pub(crate) terminals: Vec<Shown>,
     waiting: Vec<Waiting>,
 }
 
@@ -85,6 +95,10 @@ impl Open {
                 followed: false,
                 closed: false,
                 lacks: Vec::new(),
+                offer: None,
+                offered_run: None,
+                lent: None,
+                terminals: Vec::new(),
                 waiting: Vec::new(),
             }),
             beginning: tokio::sync::Mutex::default(),
@@ -121,13 +135,15 @@ impl Open {
 
     /// Cancels what the client waits for: all prompts, or one.
     pub(crate) fn cancel(&self, agents: &Agents, request: Option<&Id>) {
-        let mut any = false;
-        for waiting in &self.state().waiting {
+        let state = self.state();
+        let mut any = state.offered_run.is_some();
+        for waiting in &state.waiting {
             if request.is_none_or(|request| *request == waiting.ticket.request) {
                 waiting.ticket.cancel.cancel();
                 any = true;
             }
         }
+        drop(state);
         if request.is_none()
             && any
             && let Some(run) = agents.running(&self.id)
@@ -141,6 +157,13 @@ impl Open {
     pub(crate) fn has(&self, request: &Id) -> bool {
         let state = self.state();
         (state.waiting.iter()).any(|waiting| waiting.ticket.request == *request)
+    }
+
+    /// Takes an old question back: somebody goes on with the session without its answer.
+    pub(crate) fn take_offer_back(&self) {
+        if let Some(asking) = self.state().offer.take() {
+            asking.settled.cancel();
+        }
     }
 
     /// Says what a prompt waits for from now on.
@@ -187,7 +210,8 @@ impl Open {
         let needed = state
             .waiting
             .iter()
-            .any(|waiting| waiting.by != By::Beginning);
+            .any(|waiting| waiting.by != By::Beginning)
+            || state.offered_run.is_some();
         state.followed &= needed;
         !state.followed
     }

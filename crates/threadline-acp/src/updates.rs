@@ -7,7 +7,7 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use agent_client_protocol_schema::v1::{
-    ContentBlock, ContentChunk, MessageId, SessionUpdate, ToolCall, ToolCallUpdate,
+    ContentBlock, ContentChunk, MessageId, SessionUpdate, TerminalId, ToolCall, ToolCallUpdate,
     ToolCallUpdateFields,
 };
 use threadline_session::{
@@ -59,12 +59,14 @@ impl Updates {
         }
     }
 
-    /// Returns what the client does not know of an item yet.
+    /// Returns what the client does not know of an item yet. A command that runs in a terminal of
+    /// the client is shown there.
     pub(crate) fn item(
         &mut self,
         item: &TurnItem,
         images: &Images,
         people: People,
+        terminal: Option<&TerminalId>,
     ) -> Vec<SessionUpdate> {
         match item {
             TurnItem::System { .. } => Vec::new(),
@@ -84,7 +86,7 @@ impl Updates {
                     .collect()
             }
             TurnItem::Assistant(message) => self.message(message),
-            TurnItem::Tool(call) => self.call(call, images),
+            TurnItem::Tool(call) => self.call(call, images, terminal),
             TurnItem::Compaction {
                 id,
                 tokens_before,
@@ -217,8 +219,13 @@ impl Updates {
         Some((message, more))
     }
 
-    fn call(&mut self, item: &ToolItem, images: &Images) -> Vec<SessionUpdate> {
-        let now = calls::show(item, &self.cwd, images);
+    fn call(
+        &mut self,
+        item: &ToolItem,
+        images: &Images,
+        terminal: Option<&TerminalId>,
+    ) -> Vec<SessionUpdate> {
+        let now = calls::show(item, &self.cwd, images, terminal);
         let mut updates = match self.shown.get(&item.id) {
             Some(Shown::Call(before)) => changed(before, &now)
                 .map(SessionUpdate::ToolCallUpdate)

@@ -11,13 +11,19 @@
 #[path = "it/support.rs"]
 mod support;
 
+#[path = "it/files.rs"]
+mod files;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
 #[path = "it/long.rs"]
 mod long;
+#[path = "it/offers.rs"]
+mod offers;
 #[path = "it/prompts.rs"]
 mod prompts;
 #[path = "it/replay.rs"]
 mod replay;
+#[path = "it/terminals.rs"]
+mod terminals;
 #[path = "it/wire.rs"]
 mod wire;

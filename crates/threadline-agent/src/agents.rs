@@ -26,6 +26,7 @@ use uuid::Uuid;
 use crate::{
     Allow, ApprovalBoard, CompactionOptions, Counters, Prices, Run, RunLimits, StartError,
     TitleModel,
+    lent::Loans,
     limits::{APPROVAL_TIMEOUT, MAX_STEPS},
     offers::Offered,
     tools::{ToolSource, Toolbox, state::RunStates},
@@ -246,6 +247,8 @@ pub(crate) struct Shared {
     pub(crate) board: ApprovalBoard,
     /// What tools keep as long as a run lasts.
     pub(crate) run_states: RunStates,
+    /// What clients lend.
+    pub(crate) loans: Loans,
     /// Titles in the making.
     pub(crate) titles: TaskTracker,
     running: Mutex<HashMap<SessionId, (Run, Weak<Core>)>>,
@@ -253,6 +256,8 @@ pub(crate) struct Shared {
     offers: Mutex<HashMap<SessionId, Offered>>,
     /// Counts the beginnings and ends of runs.
     changes: watch::Sender<u64>,
+    /// Counts the sessions that this process has let go of.
+    released: watch::Sender<u64>,
     /// Whether no run begins by itself any more.
     stopping: AtomicBool,
 }
@@ -333,10 +338,12 @@ impl Agents {
             store,
             board: ApprovalBoard::default(),
             run_states: RunStates::default(),
+            loans: Loans::default(),
             titles: TaskTracker::new(),
             running: Mutex::new(HashMap::new()),
             offers: Mutex::default(),
             changes: watch::Sender::default(),
+            released: watch::Sender::default(),
             stopping: AtomicBool::new(false),
         };
         Self {
@@ -436,6 +443,13 @@ impl Agents {
         self.shared.changes.subscribe()
     }
 
+    /// Returns a watch that changes whenever a session that was open for writing here is let go of,
+    /// so that it can be opened again.
+    #[must_use]
+    pub fn watch_released(&self) -> watch::Receiver<u64> {
+        self.shared.released.subscribe()
+    }
+
     /// Cancels all runs and waits until their ends are on stable storage. What is queued stays so.
     /// Then the [source](AgentsConfig::source) of tools lets go of what it holds.
     pub async fn shutdown(&self) {
@@ -470,6 +484,18 @@ pub(crate) struct Core {
     pub(crate) inbox: tokio::sync::Mutex<()>,
     /// Held while a grant is given or revoked.
     pub(crate) grants: tokio::sync::Mutex<()>,
+    /// The last field, so that the session is free when it goes.
+    #[expect(dead_code, reason = "it matters when it is dropped")]
+    pub(crate) release: Release,
+}
+
+/// Tells that a session was let go of.
+pub(crate) struct Release(Arc<Shared>);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.0.released.send_modify(|released| *released += 1);
+    }
 }
 
 impl std::fmt::Debug for Agent {
@@ -489,6 +515,7 @@ impl Agent {
     ) -> Self {
         Self {
             core: Arc::new(Core {
+                release: Release(shared.clone()),
                 shared,
                 writer,
                 resumed,

@@ -335,6 +335,8 @@ impl Driver {
             .denied
             .extend(self.core.shared.config.denied.iter().cloned());
         context.passed = self.core.shared.config.env.clone();
+        context.files = self.borrowed.files.clone();
+        context.terminals = self.borrowed.terminals.clone();
         context.cancel = self.halt().clone();
         context.session = Some(CallSession::new(
             &self.core,

@@ -26,6 +26,7 @@ use crate::{
     budget::{Budget, Circles, Halt},
     compact::{Compacted, Gauge, Why},
     error::{append_code, blob_code},
+    lent::Borrowed,
     offers::Approved,
     run::Failure,
     sources::Sources,
@@ -91,6 +92,8 @@ pub(crate) struct Driver {
     pub(crate) circles: Circles,
     /// The tools of this turn.
     pub(crate) toolbox: Toolbox,
+    /// What a client lends them.
+    pub(crate) borrowed: Borrowed,
     /// What has more of them.
     pub(crate) sources: Option<Sources>,
     /// A call that a person has approved already.
@@ -120,6 +123,7 @@ impl Driver {
         Self {
             approved: None,
             toolbox: core.shared.config.toolbox.clone(),
+            borrowed: Borrowed::default(),
             sources: None,
             task,
             gauge: Gauge::new(

@@ -17,6 +17,7 @@ mod driver;
 mod error;
 mod grants;
 mod inbox;
+mod lent;
 pub mod limits;
 mod offers;
 mod outputs;
@@ -42,7 +43,8 @@ pub use counters::{Counters, Counts, Histogram, Words};
 pub use error::{StartError, append_code, blob_code, open_code, read_code};
 pub use grants::{Allow, GrantError, grant, revoke};
 pub use inbox::{QueueError, QueueInput, QueuedMessage};
-pub use offers::OfferError;
+pub use lent::Lent;
+pub use offers::{Accepted, OfferError};
 pub use replay::{
     Difference, Divergence, ReplayError, ReplayNote, ReplayOptions, ReplayReport, replay,
 };

@@ -80,6 +80,16 @@ pub const LIVE_BYTES: usize = 1024 * 1024;
 /// Time that the pipes get to run dry after the last process of a command is gone.
 pub const DRAIN_TIME: Duration = Duration::from_secs(2);
 
+/// Most bytes of what a client says that a result repeats of why it did not do what it was asked.
+pub const CLIENT_REASON_BYTES: usize = 120;
+/// Texts of a client's files that a run remembers to have seen.
+pub const SEEN_TEXTS: usize = 4_096;
+/// Bytes of a command's output that a client's terminal keeps for the result: the last ones.
+pub const TERMINAL_BYTES: usize = 4 * 1024 * 1024;
+/// How often a client is asked what a command in its terminal has printed, until that is more than
+/// the log takes of live output.
+pub const TERMINAL_LOOK: Duration = Duration::from_secs(1);
+
 /// Background jobs of one run that run or whose end nobody has looked at.
 pub const JOBS: usize = 8;
 /// Time that a background job gets when it names none.

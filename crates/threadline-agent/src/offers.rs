@@ -13,8 +13,8 @@ use threadline_session::{
 use threadline_store::{Archived, ListFilter, OpenQuestions, ReadError, SessionStatus};
 
 use crate::{
-    Agents, Answer, AnswerError, Answered, ApprovalInfo, ResumeOptions, Run, RunInput, StartError,
-    Started,
+    Agent, Agents, Answer, AnswerError, Answered, ApprovalInfo, ResumeOptions, Run, RunInput,
+    StartError, Started,
     driver::{Driver, Stop},
     limits::MAX_OFFERS,
 };
@@ -103,7 +103,44 @@ impl Driver {
     }
 }
 
+/// A question that outlived its process and was answered with yes. Its session is open, and its turn
+/// is closed.
+#[derive(Debug)]
+pub struct Accepted {
+    agent: Agent,
+    approved: Approved,
+}
+
+impl Accepted {
+    /// Returns the session, opened.
+    #[must_use]
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Starts the turn that makes the call, under what `run` names besides a task.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(self, run: RunInput) -> Result<Started, StartError> {
+        self.agent.start_approved(self.approved, run).await
+    }
+}
+
 impl Agents {
+    /// Returns the questions of one session that outlived the process which asked them; none while
+    /// somebody writes the session.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn offers_of(&self, id: &SessionId) -> Result<Vec<ApprovalInfo>, ReadError> {
+        if self.running(id).is_some() {
+            return Ok(Vec::new());
+        }
+        let open = self.store().open_questions(id).await?;
+        Ok(open.map_or_else(Vec::new, |open| infos(id, open).collect()))
+    }
+
     /// Returns the questions of sessions whose process died while it waited, newest session first.
     ///
     /// # Errors
@@ -167,20 +204,44 @@ impl Agents {
                 run_id: run_id.clone(),
                 call_id: call_id.to_owned(),
             })?;
+        match self.accept(offer, answered).await? {
+            None => Ok(None),
+            Some(accepted) => match accepted.start(run).await? {
+                Started::New(run) => Ok(Some(run)),
+                Started::Repeated { .. } => Ok(None),
+            },
+        }
+    }
+
+    /// Takes the answer to a question that outlived its process, once. A no closes the interrupted
+    /// turn; after a yes the call is to be [started](Accepted::start).
+    ///
+    /// # Errors
+    /// [`OfferError`]; also when the question is not open any more.
+    pub async fn accept(
+        &self,
+        offer: ApprovalInfo,
+        answered: Answered,
+    ) -> Result<Option<Accepted>, OfferError> {
         offer.check(&answered)?;
+        let open = self.offers_of(&offer.session_id).await?;
+        if open.iter().all(|now| now.approval_id != offer.approval_id) {
+            let call_id = offer.tool_call_id;
+            return Err(AnswerError::AlreadyDecided { call_id }.into());
+        }
         // Opening it closes the turn: of two who answer at once the second finds it busy.
         let agent = match self
             .resume(ResumeOptions::new(offer.session_id.clone()))
             .await
         {
             Err(StartError::Busy { .. }) => {
-                let call_id = call_id.to_owned();
+                let call_id = offer.tool_call_id;
                 return Err(AnswerError::AlreadyDecided { call_id }.into());
             }
             other => other?,
         };
         if agent.closed() == 0 {
-            let call_id = call_id.to_owned();
+            let call_id = offer.tool_call_id;
             return Err(AnswerError::AlreadyDecided { call_id }.into());
         }
         if answered.answer == Answer::Deny {
@@ -190,10 +251,7 @@ impl Agents {
             asked: offer,
             answered,
         };
-        match agent.start_approved(approved, run).await? {
-            Started::New(run) => Ok(Some(run)),
-            Started::Repeated { .. } => Ok(None),
-        }
+        Ok(Some(Accepted { agent, approved }))
     }
 }
 

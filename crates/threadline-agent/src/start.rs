@@ -22,6 +22,7 @@ use crate::{
     context,
     driver::{Driver, Task},
     inbox,
+    lent::Borrowed,
     limits::MAX_IMAGES,
     offers::Approved,
     prompt,
@@ -231,6 +232,7 @@ impl Agent {
         core.close_leftover().await?;
         let children = subagents::interrupted(core).await;
         let sources = Sources::of(core).await;
+        let borrowed = Borrowed::of(core).await;
         let (context, payloads) = core
             .writer
             .with_transcript(|transcript| {
@@ -300,6 +302,7 @@ impl Agent {
         );
         driver.approved = approved;
         driver.sources = sources;
+        driver.borrowed = borrowed;
         let span = spans::run(&run, &driver.context);
         tokio::spawn(driver.run(span, outcome));
         Ok(Started::New(run))

@@ -4,6 +4,8 @@
 
 #[path = "tools/arguments.rs"]
 mod arguments;
+#[path = "tools/client.rs"]
+mod client;
 #[path = "tools/escapes.rs"]
 mod escapes;
 #[path = "tools/files.rs"]

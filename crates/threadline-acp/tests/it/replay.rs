@@ -4,18 +4,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, PNG, Reply, World, view};
 
 async fn load(world: &World, client: &mut Client, session: &str) -> Vec<Value> {
-    let from = client.log.len();
-    let params = json!({"sessionId": session, "cwd": world.cwd(), "mcpServers": []});
-    let id = client.request("session/load", params).await;
-    client.answer(id).await.unwrap();
-    let end = client
-        .log
-        .iter()
-        .position(|m| m["id"] == id && m.get("result").is_some());
-    let all = client.log.split_off(end.unwrap());
-    let updates = client.updates(session, from);
-    client.log.extend(all);
-    updates
+    client.load(world, session).await
 }
 
 /// What a client shows of a prompt of its own. The read model's id comes with the replay.

@@ -208,8 +208,13 @@ impl World {
 
     /// A client that has said who it is.
     pub async fn client(&self) -> Client {
+        self.client_that(json!({})).await
+    }
+
+    /// A client that offers something.
+    pub async fn client_that(&self, offers: Value) -> Client {
         let mut client = Client::new(self.agents());
-        let params = json!({"protocolVersion": 1, "clientCapabilities": {}});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": offers});
         client.ask("initialize", params).await.unwrap();
         client
     }
@@ -348,6 +353,39 @@ impl Client {
     pub async fn question(&mut self) -> Value {
         self.until(|message| message["method"] == "session/request_permission")
             .await
+    }
+
+    /// Waits for a request of the agent.
+    pub async fn asked(&mut self, method: &str) -> Value {
+        self.until(|message| message["method"] == method && message.get("id").is_some())
+            .await
+    }
+
+    /// Answers a request of the agent.
+    pub async fn reply(&mut self, request: &Value, result: Value) {
+        self.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+            .await;
+    }
+
+    /// Answers a request of the agent with an error.
+    pub async fn refuse(&mut self, request: &Value, message: &str) {
+        let error = json!({"code": -32603, "message": message});
+        self.send(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}))
+            .await;
+    }
+
+    /// Replays a session, and returns the updates before the response.
+    pub async fn load(&mut self, world: &World, session: &str) -> Vec<Value> {
+        let from = self.log.len();
+        let params = json!({"sessionId": session, "cwd": world.cwd(), "mcpServers": []});
+        let id = self.request("session/load", params).await;
+        self.answer(id).await.unwrap();
+        let answers = |m: &Value| m["id"] == id && m.get("result").is_some();
+        let end = self.log.iter().position(answers).unwrap();
+        let all = self.log.split_off(end);
+        let updates = self.updates(session, from);
+        self.log.extend(all);
+        updates
     }
 
     pub async fn decide(&mut self, question: &Value, option: &str) {

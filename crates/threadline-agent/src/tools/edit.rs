@@ -9,8 +9,9 @@ use similar::TextDiff;
 use threadline_session::payload::ToolDefinition;
 
 use super::arguments::{self, Arguments, Field};
+use super::files::Named;
 use super::paths::{Access, PathRules};
-use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, failed, file, text};
+use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, failed, file, noted, text};
 use crate::limits::{DIFF_BYTES, DIFF_TIME, EDIT_PLACES, FILE_BYTES, NEAR_LINES};
 
 const EDITS: &str = "edits";
@@ -239,7 +240,17 @@ impl Request {
         let rules = PathRules::new(ctx)?;
         let target = rules.resolve(Path::new(&self.path), Access::Write)?;
         let name = text::printable(&self.path);
-        let before = read("edit", &self.path, &target)?;
+        let file = Named {
+            given: &self.path,
+            target: &target,
+            rules: &rules,
+            access: Access::Write,
+        };
+        let disk = read("edit", "edit", &self.path, &target)?;
+        let held = ctx.files.held(ctx, &file, disk)?;
+        let Some(before) = held.text.clone() else {
+            return Err(failed("edit", &self.path, &io::ErrorKind::NotFound.into()));
+        };
         let mut after = before.clone();
         let mut replaced = 0;
         for (edit, number) in self.edits.iter().zip(1..) {
@@ -262,20 +273,28 @@ impl Request {
         if ctx.cancel.is_cancelled() {
             return Err(ToolOutput::cancelled());
         }
-        file::replace(&target, after.as_bytes()).map_err(|e| failed("write", &self.path, &e))?;
+        let (_, note) = ctx.files.put(ctx, &file, &held, &after)?;
         let diff = diff(&name, &before, &after, DIFF_BYTES);
         let times = if replaced == 1 { "time" } else { "times" };
-        Ok(ToolOutput::ok(format!(
-            "replaced {replaced} {times} in `{name}`\n{diff}"
-        )))
+        let output = ToolOutput::ok(format!("replaced {replaced} {times} in `{name}`\n{diff}"));
+        Ok(noted(output, note.as_deref()))
     }
 }
 
-/// Reads a text file that a tool is to change.
-pub(super) fn read(tool: &str, path: &str, target: &Path) -> Result<String, ToolOutput> {
-    let fail = |error: io::Error| failed("edit", path, &error);
+/// Reads a text file on disk that a tool is to change; nothing when there is none.
+pub(super) fn read(
+    tool: &str,
+    doing: &str,
+    path: &str,
+    target: &Path,
+) -> Result<Option<String>, ToolOutput> {
+    let fail = |error: io::Error| failed(doing, path, &error);
     let name = text::printable(path);
-    let file = file::open_regular(target).map_err(fail)?;
+    let file = match file::open_regular(target) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error)),
+    };
     let mut bytes = Vec::new();
     file.take(FILE_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
@@ -287,6 +306,7 @@ pub(super) fn read(tool: &str, path: &str, target: &Path) -> Result<String, Tool
     }
     // Replacing invalid bytes would change parts of the file that nobody asked to change.
     String::from_utf8(bytes)
+        .map(Some)
         .map_err(|_| ToolOutput::error(format!("`{name}` is not UTF-8 text; it was not changed")))
 }
 

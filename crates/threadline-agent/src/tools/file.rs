@@ -134,6 +134,19 @@ pub(super) fn fill(mut file: File, content: &[u8], old: Option<&Stat>) -> io::Re
     file.sync_data()
 }
 
+/// Checks that a file, if there is one, may be replaced.
+pub(super) fn may_change(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let folder = open_folder(parent)?;
+    match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => may_replace(&folder, name, FileType::from_raw_mode(stat.st_mode)),
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// A rename would get around a write protection that a person may have set on purpose.
 pub(super) fn may_replace(folder: &OwnedFd, name: &OsStr, kind: FileType) -> io::Result<()> {
     match kind {

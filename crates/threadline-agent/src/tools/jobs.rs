@@ -225,6 +225,8 @@ async fn start(
     inner.output = Some(sender);
     // The job must not keep anything of the session.
     inner.session = None;
+    // A terminal is shown with the call that it belongs to, and that call ends here.
+    inner.terminals = None;
     let (id, started) = (
         job.id.clone(),
         text::shorten(&text::printable(&request.command), JOB_COMMAND_BYTES),

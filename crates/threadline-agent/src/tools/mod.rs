@@ -9,8 +9,10 @@
 mod apply_patch;
 pub(crate) mod arguments;
 mod bounds;
+mod client;
 mod edit;
 mod file;
+mod files;
 mod find;
 mod grep;
 mod jobs;
@@ -26,6 +28,7 @@ mod shell;
 mod source;
 mod staging;
 pub(crate) mod state;
+mod terminal;
 pub(crate) mod text;
 mod todo;
 mod walk;
@@ -49,7 +52,12 @@ use tokio_util::sync::CancellationToken;
 
 pub use apply_patch::ApplyPatch;
 pub use arguments::{ArgumentError, parse_arguments};
+pub use client::{
+    ClientCommand, ClientError, ClientFiles, ClientTerminal, ClientTerminals, TerminalExit,
+    TerminalOutput,
+};
 pub use edit::Edit;
+pub use files::Files;
 pub use find::Find;
 pub use grep::Grep;
 pub use jobs::{JobKill, JobStart, JobStatus};
@@ -176,6 +184,10 @@ pub struct ToolContext {
     pub launcher: Option<threadline_sandbox::Launcher>,
     /// The session that the call belongs to; none outside of a run.
     pub session: Option<CallSession>,
+    /// The texts of files.
+    pub files: Files,
+    /// Where commands run that nothing confines, instead of beside the agent.
+    pub terminals: Option<Arc<dyn ClientTerminals>>,
 }
 
 impl ToolContext {
@@ -193,6 +205,8 @@ impl ToolContext {
             env: Vec::new(),
             launcher: None,
             session: None,
+            files: Files::default(),
+            terminals: None,
         }
     }
 }
@@ -315,6 +329,19 @@ pub(crate) fn failed(doing: &str, path: &str, error: &io::Error) -> ToolOutput {
         io::ErrorKind::NotADirectory => format!("`{path}` is not a folder"),
         _ => format!("cannot {doing} `{path}`: {error}"),
     })
+}
+
+/// Adds what the model is to know besides.
+pub(crate) fn noted(mut output: ToolOutput, note: Option<&str>) -> ToolOutput {
+    let text = output.content.iter_mut().find_map(|part| match part {
+        ContentPart::Text { text } => Some(text),
+        ContentPart::Image { .. } | ContentPart::Unknown => None,
+    });
+    if let (Some(note), Some(text)) = (note, text) {
+        let gap = if text.ends_with('\n') { "" } else { "\n" };
+        text.push_str(&format!("{gap}[{note}]"));
+    }
+    output
 }
 
 /// Runs file work off the async threads; a defect in it becomes an error of the call.

@@ -10,8 +10,9 @@ use threadline_session::payload::ToolDefinition;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::{self, Arguments, Field};
+use super::files::{Named, Source};
 use super::paths::{Access, PathRules};
-use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, failed, file, text};
+use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, failed, file, noted, text};
 use crate::limits::{NOTE_BYTES, READ_LINES, RESULT_BYTES, SNIFF_BYTES};
 
 const FIELDS: [Field; 3] = [
@@ -56,7 +57,12 @@ impl Tool for Read {
 
     async fn run(&self, arguments: &Value, ctx: &ToolContext) -> ToolOutput {
         match Request::parse(arguments) {
-            Ok(request) => super::blocking(ctx, move |ctx| request.run(ctx)).await,
+            Ok(request) => {
+                super::blocking(ctx, move |ctx| {
+                    request.run(ctx).unwrap_or_else(|refused| refused)
+                })
+                .await
+            }
             Err(error) => error.into(),
         }
     }
@@ -78,16 +84,39 @@ impl Request {
         })
     }
 
-    fn run(&self, ctx: &ToolContext) -> ToolOutput {
-        let target = match PathRules::new(ctx)
-            .and_then(|rules| rules.resolve(Path::new(&self.path), Access::Read))
-        {
-            Ok(target) => target,
-            Err(error) => return error.into(),
+    fn run(&self, ctx: &ToolContext) -> Result<ToolOutput, ToolOutput> {
+        let rules = PathRules::new(ctx)?;
+        let target = rules.resolve(Path::new(&self.path), Access::Read)?;
+        let file = Named {
+            given: &self.path,
+            target: &target,
+            rules: &rules,
+            access: Access::Read,
         };
+        let (output, note) = match ctx.files.source(ctx, &file)? {
+            Source::Disk { note } => (self.show_disk(ctx, &target), note),
+            Source::Client { text, note } => (self.show_text(ctx, &mut text.as_bytes()), note),
+        };
+        Ok(noted(output, note.as_deref()))
+    }
+
+    fn show_text(&self, ctx: &ToolContext, reader: &mut impl BufRead) -> ToolOutput {
+        match reader.fill_buf() {
+            Ok([]) => return ToolOutput::ok("[the file is empty]"),
+            Ok(_) => {}
+            Err(error) => return failed("read", &self.path, &error),
+        }
+        match page(reader, self.offset, self.limit, &ctx.cancel) {
+            Ok(Some(page)) => page.render(self.offset),
+            Ok(None) => ToolOutput::cancelled(),
+            Err(error) => failed("read", &self.path, &error),
+        }
+    }
+
+    fn show_disk(&self, ctx: &ToolContext, target: &Path) -> ToolOutput {
         let name = text::printable(&self.path);
         let fail = |error: &io::Error| failed("read", &self.path, error);
-        let file = match file::open_regular(&target) {
+        let file = match file::open_regular(target) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
                 return ToolOutput::error(format!("`{name}` is a folder; use `ls`"));
@@ -97,7 +126,6 @@ impl Request {
         let bytes = file.metadata().map_or(0, |meta| meta.len());
         let mut reader = BufReader::with_capacity(SNIFF_BYTES, file);
         match reader.fill_buf() {
-            Ok([]) => return ToolOutput::ok("[the file is empty]"),
             Ok(start) if Images::is_image(start) && !is_text(start) => {
                 return image(reader, &name).unwrap_or_else(|error| fail(&error));
             }
@@ -109,11 +137,7 @@ impl Request {
             Ok(_) => {}
             Err(error) => return fail(&error),
         }
-        match page(&mut reader, self.offset, self.limit, &ctx.cancel) {
-            Ok(Some(page)) => page.render(self.offset),
-            Ok(None) => ToolOutput::cancelled(),
-            Err(error) => fail(&error),
-        }
+        self.show_text(ctx, &mut reader)
     }
 }
 

@@ -19,8 +19,9 @@ use super::arguments::{self, Arguments, Field};
 use super::bounds::Bounds;
 use super::paths::{Access, PathError, PathRules};
 use super::process::{self, Running};
+use super::terminal::{self, InTerminal};
 use super::text::{Decoder, HeadTail, harmless, show};
-use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput};
+use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, noted};
 use crate::limits::{
     COMMAND_BYTES, DRAIN_TIME, LIVE_BYTES, NOTE_BYTES, OUTPUT_BYTES, PIPE_BYTES,
     SHELL_TIMEOUT_DEFAULT, SHELL_TIMEOUT_MAX,
@@ -178,6 +179,13 @@ impl Request {
             .wrap(process::shell(&self.command))
             .map_err(|error| ToolOutput::error(error.to_string()))?;
         let env = environment(ctx, bounds, careful);
+        let no_terminal = match terminal::run(ctx, &command, &env, self.timeout).await {
+            InTerminal::Ran(ended) => return Ok(ended.report(self.timeout)),
+            InTerminal::Refused(why) => Some(format!(
+                "it ran without a terminal: the editor was asked for one, and {why}"
+            )),
+            InTerminal::NotAsked => None,
+        };
         let mut running = process::start(command, &ctx.cwd, env, bounds.mark())
             .await
             .map_err(|error| ToolOutput::error(format!("the command cannot be run: {error}")))?;
@@ -193,11 +201,19 @@ impl Request {
             // What was printed before the end is worth having, but nobody waits for it for long.
             let _ = timeout(DRAIN_TIME, pump(&mut running, &mut capture)).await;
         }
-        Ok(self.report(&end, capture, ctx.sandbox))
+        let (outcome, note) = self.outcome(&end);
+        let text = capture.finish();
+        let hint = if outcome == Outcome::Error {
+            hint(&text, ctx.sandbox)
+        } else {
+            ""
+        };
+        let output = report(outcome, text, &format!("{note}{hint}"));
+        Ok(noted(output, no_terminal.as_deref()))
     }
 
-    fn report(&self, end: &End, capture: Capture, mode: SandboxMode) -> ToolOutput {
-        let (outcome, note) = match end {
+    fn outcome(&self, end: &End) -> (Outcome, String) {
+        match end {
             End::Cancelled => (
                 Outcome::Cancelled,
                 "cancelled; its processes were ended".into(),
@@ -216,22 +232,20 @@ impl Request {
                 (None, Some(signal)) => (Outcome::Error, format!("ended by signal {signal}")),
                 (None, None) => (Outcome::Error, status.to_string()),
             },
-        };
-        let mut text = capture.finish();
-        if text.is_empty() {
-            text.push_str("[no output]");
         }
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
-        let hint = if outcome == Outcome::Error {
-            hint(&text, mode)
-        } else {
-            ""
-        };
-        text.push_str(&format!("[{note}{hint}]"));
-        ToolOutput::new(outcome, text)
     }
+}
+
+/// Returns the result of a command: what it printed and how it ended.
+pub(super) fn report(outcome: Outcome, mut text: String, note: &str) -> ToolOutput {
+    if text.is_empty() {
+        text.push_str("[no output]");
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&format!("[{note}]"));
+    ToolOutput::new(outcome, text)
 }
 
 /// The text of a safe command cannot tell where links lead. Such a command may run without a

@@ -4,6 +4,9 @@
 //! too. Then everything is renamed into place. If a rename fails, those before it are taken back.
 //! A crash in between leaves each file whole, old or new; no more can be promised without a
 //! journal, and the call's outcome is then told as unknown.
+//!
+//! What a client takes is written through it in between, when all that is on disk is ready: a
+//! client is likelier to fail than a rename.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +20,7 @@ use super::file;
 /// What is to become of one resolved path.
 pub(super) struct Staged {
     pub(super) path: PathBuf,
-    /// What it holds, as far as the caller knows; nothing when it must not exist.
+    /// What is on disk, as far as the caller knows; nothing when it must not exist.
     pub(super) before: Option<String>,
     /// What it shall hold; nothing when it shall go.
     pub(super) after: Option<String>,
@@ -36,11 +39,24 @@ struct Ready {
     kept: Option<String>,
 }
 
-/// Applies all changes, or none.
+/// Why nothing on disk was changed.
+#[derive(Debug)]
+pub(super) enum Unapplied<E> {
+    /// The number of the change that failed, and why.
+    Disk(usize, io::Error),
+    /// What was to be done in between failed.
+    Between(E),
+}
+
+/// Applies all changes, or none, and does something in between: when they are ready and none is
+/// made.
 ///
 /// # Errors
-/// The number of the change that failed, and why. Nothing is changed then.
-pub(super) fn apply(changes: &[Staged]) -> Result<(), (usize, io::Error)> {
+/// [`Unapplied`]. Nothing is changed then; what was done in between is the caller's.
+pub(super) fn apply<E>(
+    changes: &[Staged],
+    between: impl FnOnce() -> Result<(), E>,
+) -> Result<(), Unapplied<E>> {
     let mut made = Vec::new();
     let mut ready: Vec<Ready> = Vec::new();
     let mut placed = 0;
@@ -49,15 +65,18 @@ pub(super) fn apply(changes: &[Staged]) -> Result<(), (usize, io::Error)> {
         match prepare(at, change, &mut made) {
             Ok(done) => ready.push(done),
             Err(error) => {
-                outcome = Err((at, error));
+                outcome = Err(Unapplied::Disk(at, error));
                 break;
             }
         }
     }
     if outcome.is_ok() {
+        outcome = between().map_err(Unapplied::Between);
+    }
+    if outcome.is_ok() {
         for done in &ready {
             if let Err(error) = place(done) {
-                outcome = Err((done.at, error));
+                outcome = Err(Unapplied::Disk(done.at, error));
                 break;
             }
             placed += 1;
@@ -86,11 +105,7 @@ fn prepare(at: usize, change: &Staged, made: &mut Vec<PathBuf>) -> io::Result<Re
     let (Some(parent), Some(name)) = (change.path.parent(), change.path.file_name()) else {
         return Err(io::ErrorKind::IsADirectory.into());
     };
-    let missing: Vec<&Path> = parent
-        .ancestors()
-        .take_while(|folder| !folder.exists())
-        .collect();
-    made.extend(missing.into_iter().rev().map(Path::to_owned));
+    made.extend(missing(parent));
     let folder = file::open_folder_creating(parent)?;
     let old = match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Some(stat),
@@ -202,7 +217,29 @@ fn take_back(ready: &Ready) {
     }
 }
 
-fn remove_folder(folder: &Path) {
+/// Returns the folders that have to be made for one to be there, outermost first.
+pub(super) fn missing(folder: &Path) -> Vec<PathBuf> {
+    let missing: Vec<&Path> = folder
+        .ancestors()
+        .take_while(|folder| !folder.exists())
+        .collect();
+    missing.into_iter().rev().map(Path::to_owned).collect()
+}
+
+/// Removes a file that has just been made.
+pub(super) fn remove_file(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let folder = file::open_folder(parent)?;
+    match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes a folder that is empty.
+pub(super) fn remove_folder(folder: &Path) {
     if let (Some(parent), Some(name)) = (folder.parent(), folder.file_name())
         && let Ok(parent) = file::open_folder(parent)
     {
@@ -233,7 +270,10 @@ mod tests {
             // As if somebody made it in between.
             staged("deep/fresh", None, Some("two")),
         ];
-        let (at, error) = apply(&changes).unwrap_err();
+        let nothing = || Ok::<(), ()>(());
+        let Err(Unapplied::Disk(at, error)) = apply(&changes, nothing) else {
+            panic!("a rename has to fail");
+        };
         assert_eq!((at, error.kind()), (3, io::ErrorKind::AlreadyExists));
         let mut names: Vec<_> = std::fs::read_dir(&root)
             .unwrap()
@@ -243,7 +283,13 @@ mod tests {
         assert_eq!(names, ["gone", "old"]);
         assert_eq!(std::fs::read_to_string(root.join("old")).unwrap(), "old");
         assert_eq!(std::fs::read_to_string(root.join("gone")).unwrap(), "gone");
-        apply(&changes[..3]).unwrap();
+        let refused = apply(&changes[..3], || {
+            assert_eq!(std::fs::read_to_string(root.join("old")).unwrap(), "old");
+            Err("refused")
+        });
+        assert!(matches!(refused, Err(Unapplied::Between("refused"))));
+        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 2);
+        apply(&changes[..3], nothing).unwrap();
         assert_eq!(std::fs::read_to_string(root.join("old")).unwrap(), "new");
         assert_eq!(
             std::fs::read_to_string(root.join("deep/fresh")).unwrap(),

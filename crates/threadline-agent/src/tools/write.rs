@@ -7,9 +7,10 @@ use serde_json::Value;
 use threadline_session::payload::ToolDefinition;
 
 use super::arguments::{self, Arguments, Field};
-use super::file::{self, Replaced};
+use super::file::Replaced;
+use super::files::{self, Held, Named};
 use super::paths::{Access, PathRules};
-use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, failed, text};
+use super::{ArgumentError, Effect, Tool, ToolContext, ToolOutput, noted, text};
 use crate::limits::FILE_BYTES;
 
 const FIELDS: [Field; 2] = [
@@ -43,7 +44,10 @@ impl Tool for Write {
     async fn run(&self, arguments: &Value, ctx: &ToolContext) -> ToolOutput {
         match parse(arguments) {
             Ok((path, content)) => {
-                super::blocking(ctx, move |ctx| write(ctx, &path, &content)).await
+                super::blocking(ctx, move |ctx| {
+                    write(ctx, &path, &content).unwrap_or_else(|refused| refused)
+                })
+                .await
             }
             Err(error) => error.into(),
         }
@@ -65,29 +69,50 @@ fn parse(value: &Value) -> Result<(String, String), ArgumentError> {
     Ok((arguments.path("path")?.to_owned(), content.to_owned()))
 }
 
-fn write(ctx: &ToolContext, path: &str, content: &str) -> ToolOutput {
-    let target =
-        match PathRules::new(ctx).and_then(|rules| rules.resolve(Path::new(path), Access::Write)) {
-            Ok(target) => target,
-            Err(error) => return error.into(),
-        };
+fn write(ctx: &ToolContext, path: &str, content: &str) -> Result<ToolOutput, ToolOutput> {
+    let rules = PathRules::new(ctx)?;
+    let target = rules.resolve(Path::new(path), Access::Write)?;
+    let name = text::printable(path);
     // A cancelled call must not change anything after it was told to be over.
     if ctx.cancel.is_cancelled() {
-        return ToolOutput::cancelled();
+        return Err(ToolOutput::cancelled());
     }
     if path.ends_with('/') {
-        return ToolOutput::error(format!("`{}` names a folder", text::printable(path)));
+        return Err(ToolOutput::error(format!("`{name}` names a folder")));
     }
-    match file::replace(&target, content.as_bytes()) {
-        Ok(replaced) => ToolOutput::ok(format!(
-            "wrote {} bytes to {} `{}`",
-            content.len(),
-            match replaced {
-                Replaced::New => "the new file",
-                Replaced::Old => "the existing file",
-            },
-            text::printable(path)
-        )),
-        Err(error) => failed("write", path, &error),
+    let file = Named {
+        given: path,
+        target: &target,
+        rules: &rules,
+        access: Access::Write,
+    };
+    let held = held(ctx, &file)?;
+    ctx.files.not_blindly(&file, &held)?;
+    if ctx.cancel.is_cancelled() {
+        return Err(ToolOutput::cancelled());
+    }
+    let (replaced, note) = ctx.files.put(ctx, &file, &held, content)?;
+    let output = ToolOutput::ok(format!(
+        "wrote {} bytes to {} `{name}`",
+        content.len(),
+        match replaced {
+            Replaced::New => "the new file",
+            Replaced::Old => "the existing file",
+        },
+    ));
+    Ok(noted(output, note.as_deref()))
+}
+
+/// What is on disk matters only to a client that holds texts.
+fn held(ctx: &ToolContext, file: &Named<'_>) -> Result<Held, ToolOutput> {
+    if !ctx.files.are_lent() {
+        return Ok(Held::on_disk(None));
+    }
+    match files::text_to_replace(file.target) {
+        Ok(disk) => ctx.files.held(ctx, file, disk),
+        Err(why) => Ok(Held {
+            note: Some(format!("written on disk: {why}")),
+            ..Held::on_disk(None)
+        }),
     }
 }
