@@ -1,6 +1,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
+import { Log } from "./support/logs";
 import { expectAccessible } from "./support/axe";
 import { expect, picture, test } from "./support/test";
+import { Threadline } from "./support/threadline";
 
 for (const scheme of ["light", "dark"] as const) {
   test(`every panel shows its session and axe finds nothing, ${scheme}`, async ({ app, page, server }) => {
@@ -67,6 +69,63 @@ test("a line of the log has an address that leads back to it", async ({ app, pag
   await page.reload();
   await app.live(id);
   await expect(line).toHaveAttribute("data-sought", "true");
+});
+
+test("an event opens as a tree that keys lead through, and its values and paths are copied", async ({ context, page, place, server }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const pasted = (): Promise<string> => page.evaluate(() => navigator.clipboard.readText());
+  const log = new Log(place);
+  const lines = Array.from({ length: 300 }, (_, at) => `line ${at}`);
+  const hostile = "<img src=x onerror=alert(1)> user\u202egnp.exe";
+  log.open("look").call("shell", { command: "true" }, lines.join("\n"), {
+    meta: { list: lines, "a key": { [hostile]: hostile } },
+  });
+  log.answer("done").close();
+  log.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(log.id);
+  const line = page.locator('[data-testid="log-row"][data-type="tool/result"]');
+  await line.getByRole("button").first().click();
+  const tree = line.getByRole("tree", { name: /Event \d+ as JSON/ });
+  const at = (path: string) => tree.locator(`[role="treeitem"][data-path='${path}']`);
+  const chosen = tree.locator('[aria-selected="true"]');
+  await expect(at(".data.name")).toContainText('"shell"');
+  await expect(at(".data.meta.list")).toHaveAttribute("aria-expanded", "false");
+  await expect(at(".data.meta.list")).toContainText("[300 items]");
+  // Hostile text is text, in names as in values.
+  await expect(at('.data.meta["a key"]').first()).toBeVisible();
+  await expect(tree).toContainText("<img src=x onerror=alert(1)> user\\u202egnp.exe: ");
+  expect(await tree.locator("img").count()).toBe(0);
+
+  await tree.focus();
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowLeft");
+  await expect(tree.getByRole("treeitem")).toHaveCount(1);
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("End");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowDown");
+  await expect(chosen).toHaveAttribute("data-path", ".seq");
+  await page.keyboard.press("ArrowLeft");
+  await expect(chosen).toHaveAttribute("data-path", ".");
+
+  // A long list by parts.
+  await at(".data.meta.list").click();
+  await expect(at(".data.meta.list[99]")).toHaveAttribute("aria-posinset", "100");
+  await expect(at(".data.meta.list[100]")).toHaveCount(0);
+  await tree.getByText("Show more: 200 items not shown").click();
+  await expect(at(".data.meta.list[199]")).toContainText('"line 199"');
+  await expectAccessible(page);
+  await picture(page, "log-tree");
+
+  // A long text opens, and what is copied is all of it.
+  await at(".data.content[0].text").first().click();
+  await expect(tree.locator('[data-kind="text"]')).toContainText("line 299");
+  await line.getByRole("button", { name: "Copy value" }).click();
+  await expect(line.getByRole("button", { name: "Copied" })).toBeVisible();
+  expect(await pasted()).toBe(lines.join("\n"));
+  await line.getByRole("button", { name: "Copy path" }).click();
+  await expect.poll(pasted).toBe(".data.content[0].text");
 });
 
 test("a session is exported as its log, as Markdown and as one inert page", async ({ app, page }) => {
