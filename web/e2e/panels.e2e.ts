@@ -168,6 +168,27 @@ test("a check names the place of damage and what to do", async ({ app, place, se
   await expect(app.byId("verify-report")).toContainText(`threadline repair ${id} --dry-run`);
 });
 
+test("a long check says how far it is and can be stopped, and the next one need not wait for it", async ({ page, place, server }) => {
+  // Every request is longer than the one before it, so that rebuilding them takes long.
+  const long = new Log(place);
+  long.open("a long session");
+  for (let at = 0; at < 1500; at++) long.call("shell", { command: "true" }, "x".repeat(2000));
+  long.answer("done").close();
+  long.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(long.id);
+  await app.byId("verify").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
+  await app.byId("verify-requests").click();
+  await expect(app.byId("verify-progress")).toHaveAttribute("data-stage", "requests");
+  await expect(app.byId("verify-progress")).toContainText(/\d+ % of [3-5](\.\d)? MiB/);
+  await picture(page, "verify-progress");
+  await app.byId("verify-stop").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "stopped");
+  await app.byId("verify").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
+});
+
 test.describe("phone", () => {
   test.use({ viewport: { width: 390, height: 844 }, hasTouch: true });
 

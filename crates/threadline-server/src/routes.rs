@@ -618,6 +618,12 @@ fn debugging() -> Vec<Route> {
 
 fn looking_after() -> Vec<Route> {
     let reading = [Code::SessionNotFound, Code::Damaged, Code::InvalidInput];
+    let checking = [
+        Code::SessionNotFound,
+        Code::Damaged,
+        Code::InvalidInput,
+        Code::ShuttingDown,
+    ];
     vec![
         Route::new(
             ("post", "/api/agent/sessions/{id}/verify"),
@@ -633,7 +639,22 @@ fn looking_after() -> Vec<Route> {
             Kind::OneOf(&["0", "1"]),
             "1: the request of every step is rebuilt and compared too.",
         )
-        .errors(&reading),
+        .errors(&checking),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/verify/stream"),
+            post(check::verify_stream),
+            (
+                "verifySessionStream",
+                "The same, saying meanwhile how far it is. It ends when the client goes.",
+            ),
+            (200, Content::Events),
+        )
+        .query(
+            "requests",
+            Kind::OneOf(&["0", "1"]),
+            "1: the request of every step is rebuilt and compared too.",
+        )
+        .errors(&checking),
         Route::new(
             ("get", "/api/agent/sessions/{id}/sync"),
             get(check::sync),

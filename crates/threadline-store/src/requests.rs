@@ -1,5 +1,7 @@
 //! Rebuilding from the log what steps have sent.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use threadline_session::{
     Event, Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionGrant, SessionId,
@@ -9,7 +11,10 @@ use threadline_session::{
     types,
 };
 
-use crate::{BackendError, Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
+use crate::{
+    BackendError, CheckStage, Entry, ReadError, ReadPos, SessionStore, WatchCheck,
+    limits::PAGE_BYTES, verify::Meter,
+};
 
 /// Questions to a person that a dead process has left open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,8 +163,28 @@ impl SessionStore {
     /// # Errors
     /// [`ReadError`].
     pub async fn unequal_requests(&self, id: &SessionId) -> Result<Vec<Unequal>, ReadError> {
+        let unequal = self
+            .unequal_requests_watched(id, &mut |_| ControlFlow::Continue(()))
+            .await?;
+        Ok(unequal.unwrap_or_default())
+    }
+
+    /// The same for who wants to know how far it is, or to stop it: `None` when `watch` did.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn unequal_requests_watched(
+        &self,
+        id: &SessionId,
+        watch: &mut WatchCheck<'_>,
+    ) -> Result<Option<Vec<Unequal>>, ReadError> {
         let mut unequal = Vec::new();
+        let of = self.stat(id).await?.bytes;
+        let mut meter = Meter::new(watch, CheckStage::Requests, of);
         self.replay(id, |state, line| {
+            if !meter.line(&line.raw) {
+                return false;
+            }
             if let Some(start) = step_of(line) {
                 let rebuilt = Request::build(state)
                     .ok()
@@ -174,7 +199,7 @@ impl SessionStore {
             true
         })
         .await?;
-        Ok(unequal)
+        Ok((!meter.is_stopped()).then_some(unequal))
     }
 
     /// Applies the log event by event, and calls `f` with the state before each until it returns

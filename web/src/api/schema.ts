@@ -78,6 +78,18 @@ export interface CaughtUp {
   type: "caught_up";
 }
 
+export interface CheckDone {
+  report: Verified;
+  type: "verified";
+}
+
+export interface CheckProgress {
+  bytes: number;
+  of: number;
+  stage: "waiting" | "records" | "requests";
+  type: "progress";
+}
+
 export interface CompactionItem {
   id: string;
   kind: "compaction";

@@ -9,6 +9,8 @@ export type {
   AssistantItem,
   Audit,
   AuditEntry,
+  CheckDone,
+  CheckProgress,
   CompactionItem,
   ContentPart,
   Damage,

@@ -1,5 +1,7 @@
 //! Raw pages, storage facts and verification.
 
+use std::ops::ControlFlow;
+
 use threadline_session::{SessionId, types};
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     script::{cut_in_a_tool, vendor, whole_turn},
     stored,
 };
-use crate::{AppendOptions, ReadError, ReadPos};
+use crate::{AppendOptions, CheckProgress, CheckStage, ReadError, ReadPos};
 
 /// Reading from any event gives exactly the rest.
 pub async fn reading_from_any_event_gives_the_rest(fixture: Fixture) {
@@ -179,6 +181,78 @@ pub async fn the_verified_head_moves_with_each_turn_alone(fixture: Fixture) {
     assert_eq!(head(&fixture, &id).await, second);
     let report = store.verify(&id).await.unwrap();
     assert_eq!((report.events, report.chained_turns), (17, 2));
+}
+
+/// A check says how far it is while it goes on, and ends when it is told to.
+pub async fn a_check_says_how_far_it_is_and_ends_when_it_is_told_to(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
+    let data = format!("\"{}\"", "x".repeat(1 << 20));
+    for seq in 7..10 {
+        let event = vec![vendor(seq, &data, true)];
+        writer
+            .append(seq, event, AppendOptions::barrier())
+            .await
+            .unwrap();
+    }
+    writer
+        .append(10, whole_turn(10, 2, "two"), AppendOptions::barrier())
+        .await
+        .unwrap();
+    drop(writer);
+    let store = fixture.reopened();
+    let whole = store.verify(&id).await.unwrap();
+    let mut told: Vec<CheckProgress> = Vec::new();
+    let mut watch = |progress| {
+        told.push(progress);
+        ControlFlow::Continue(())
+    };
+    let report = store.verify_watched(&id, &mut watch).await.unwrap();
+    assert_eq!(report, Some(whole));
+    let unequal = store.unequal_requests_watched(&id, &mut watch).await;
+    assert_eq!(unequal.unwrap().map(|unequal| unequal.len()), Some(0));
+    for stage in [CheckStage::Records, CheckStage::Requests] {
+        let bytes: Vec<_> = told
+            .iter()
+            .filter(|progress| progress.stage == stage)
+            .collect();
+        assert!(bytes.len() >= 3, "{stage:?} {told:?}");
+        assert!(
+            bytes.is_sorted_by_key(|progress| progress.bytes),
+            "{told:?}"
+        );
+        assert!(
+            bytes.iter().all(|progress| progress.bytes <= progress.of),
+            "{told:?}"
+        );
+    }
+
+    // At once, and in the middle.
+    for stop in [1, 2] {
+        let mut calls = 0;
+        let mut watch = |_| {
+            calls += 1;
+            if calls == stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        assert_eq!(store.verify_watched(&id, &mut watch).await.unwrap(), None);
+        assert_eq!(calls, stop, "nothing is asked after it was told to end");
+        let mut calls = 0;
+        let mut watch = |_| {
+            calls += 1;
+            if calls == stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let unequal = store.unequal_requests_watched(&id, &mut watch).await;
+        assert_eq!(unequal.unwrap(), None);
+    }
 }
 
 /// The request of a step is rebuilt from the log.
