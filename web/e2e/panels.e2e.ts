@@ -1,4 +1,5 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { Log } from "./support/logs";
 import { expectAccessible } from "./support/axe";
 import { expect, picture, test } from "./support/test";
@@ -187,6 +188,45 @@ test("a long check says how far it is and can be stopped, and the next one need 
   await expect(app.byId("integrity")).toHaveAttribute("data-state", "stopped");
   await app.byId("verify").click();
   await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
+});
+
+test("a turn and its session show what they have used and what that costs, when there is a price", async ({ page, place, server }) => {
+  const log = new Log(place);
+  log.open("look").answer("first").event("subagent/usage", {
+    sessionId: "0199a8c2-5c00-7000-8000-0000000000aa",
+    usage: { inputTokens: 1000, outputTokens: 100 },
+    added: { inputTokens: 1000, outputTokens: 100 },
+  });
+  log.close();
+  log.open("again").answer("second").close();
+  log.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(log.id);
+  await expect(app.turn(1)).toContainText("4.2k in, 180 out");
+  await expect(app.turn(1).getByTestId("turn-subagents")).toHaveText("subagents 1k in, 100 out");
+  await expect(app.byId("turn-cost")).toHaveCount(0);
+  await expect(app.byId("session-cost")).toHaveCount(0);
+
+  const folder = join(place.root, ".config", "threadline");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    join(folder, "config.toml"),
+    '[models."offline/demonstration"]\nprice = { input = 3.0, cached_input = 0.3, output = 15.0 }\n' +
+      "[limits]\nmax_steps = 7\nsession_cost = 2.0\n",
+  );
+  await server.restart();
+  await page.reload();
+  await app.live(log.id);
+  await expect(app.turn(1).getByTestId("turn-cost")).toHaveText("cost 0.0198");
+  await expect(app.turn(2).getByTestId("turn-cost")).toHaveText("cost 0.0153");
+  await expect(app.byId("session-cost")).toHaveText("cost 0.0351");
+  const facts = app.byId("usage-facts");
+  await expect(facts).toContainText("8,400 tokens read");
+  await expect(facts).toContainText("1,000 tokens read, 100 written");
+  await expect(facts).toContainText("7 steps");
+  await expect(facts).toContainText("a cost of 2.00");
+  await picture(page, "usage");
+  await expectAccessible(page);
 });
 
 test.describe("phone", () => {

@@ -126,6 +126,8 @@ export interface Config {
     maxTokens: number | null;
   };
   model: string;
+  /** What a million tokens cost, by provider/model or provider. */
+  prices: Record<string, Price>;
   provider: string;
   providers: string[];
   store: string;
@@ -332,6 +334,12 @@ export type Patch = {
 
 /** Words that commands begin with: one by one, or as a text. */
 export type Prefix = string[] | string;
+
+export interface Price {
+  cachedInput: number;
+  input: number;
+  output: number;
+}
 
 export interface Problem {
   code: "invalid_input" | "bad_cursor" | "empty_task" | "bad_image" | "unknown_provider" | "unauthorized" | "policy_ceiling" | "bad_host" | "bad_origin" | "not_found" | "session_not_found" | "step_not_found" | "no_such_event" | "blob_not_found" | "approval_not_found" | "grant_not_found" | "method_not_allowed" | "conflict" | "already_exists" | "not_running" | "not_waiting" | "queue_full" | "grants_full" | "already_decided" | "session_busy" | "turn_open" | "nothing_to_redo" | "fork_empty" | "locked" | "fenced" | "too_large" | "damaged" | "unsupported" | "missing_folder" | "invalid_event" | "internal" | "no_store" | "storage_error" | "poisoned" | "unknown_outcome" | "shutting_down" | "storage_full";

@@ -24,6 +24,7 @@ export type {
   NoticeItem,
   Outcome,
   Patch,
+  Price,
   RequestDetail,
   RequestHead,
   Requests,

@@ -188,8 +188,8 @@ pub async fn a_check_says_how_far_it_is_and_ends_when_it_is_told_to(fixture: Fix
     let store = fixture.store();
     let id = new_id();
     let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
-    let data = format!("\"{}\"", "x".repeat(1 << 20));
-    for seq in 7..10 {
+    let data = format!("{{\"x\":\"{}\"}}", "x".repeat(1_000_000));
+    for seq in 7..11 {
         let event = vec![vendor(seq, &data, true)];
         writer
             .append(seq, event, AppendOptions::barrier())
@@ -197,7 +197,7 @@ pub async fn a_check_says_how_far_it_is_and_ends_when_it_is_told_to(fixture: Fix
             .unwrap();
     }
     writer
-        .append(10, whole_turn(10, 2, "two"), AppendOptions::barrier())
+        .append(11, whole_turn(11, 2, "two"), AppendOptions::barrier())
         .await
         .unwrap();
     drop(writer);
