@@ -261,6 +261,8 @@ pub(crate) struct Sync {
     /// The last event that a writer has acknowledged as durable, when the storage remembers it.
     durable_seq: Option<u64>,
     durability: &'static str,
+    /// Counts the writers of the session; `null` when nobody has written it here.
+    epoch: Option<u64>,
     bytes: u64,
     writer: Option<Holder>,
 }
@@ -281,6 +283,7 @@ pub(crate) async fn sync(
             threadline_store::Durability::Event => "event",
             threadline_store::Durability::Os => "os",
         },
+        epoch: window.stat.epoch,
         bytes: window.stat.bytes,
         writer: window.stat.writer,
     }))

@@ -63,6 +63,19 @@ export type AuditEntry = {
   time: number;
   turn: number;
 } | {
+  by: string;
+  grantId: string;
+  kind: "granted";
+  prefix: string[];
+  seq: number;
+  time: number;
+} | {
+  by: string;
+  grantId: string;
+  kind: "revoked";
+  seq: number;
+  time: number;
+} | {
   kind: "other";
   seq: number;
   time: number;
@@ -563,6 +576,7 @@ export interface Sync {
   bytes: number;
   durability: "step" | "event" | "os";
   durableSeq: number | null;
+  epoch: number | null;
   lastSeq: number;
   writer: {
     host: string;

@@ -26,6 +26,10 @@ async fn a_whole_log_is_verified_and_synced() {
     let sync = server.get(&format!("{path}/sync")).await.json();
     assert_eq!(sync["lastSeq"].as_u64().unwrap() + 1, checked["events"]);
     assert_eq!(sync["writer"], json!(null));
+    let first = sync["epoch"].as_u64().unwrap();
+    server.run(&json!({"task": "more", "sessionId": id})).await;
+    let sync = server.get(&format!("{path}/sync")).await.json();
+    assert_eq!(sync["epoch"].as_u64(), Some(first + 1));
     server
         .post("/api/agent/sessions/nope/verify", &json!({}))
         .await
