@@ -190,6 +190,31 @@ test("a long check says how far it is and can be stopped, and the next one need 
   await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
 });
 
+test("the audit tells grants as what they are, and the epoch of the writer", async ({ page, place, server }) => {
+  const log = new Log(place);
+  log.open("build it");
+  log.event("approval/granted", { grantId: "grant-1", prefix: ["make", "ch\u202eeck"], by: "page" });
+  log.event("approval/revoked", { grantId: "grant-1", by: "api" });
+  log.answer("done").close();
+  log.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(log.id);
+  await app.byId("tab-audit").click();
+  const entry = (kind: string) => page.locator(`[data-testid="audit-entry"][data-kind="${kind}"]`);
+  await expect(entry("granted")).toContainText("Granted by page: commands that begin with");
+  await expect(entry("granted")).toContainText("make ch\\u202eeck");
+  await expect(entry("revoked")).toContainText("Revoked by api");
+  await expect(entry("other")).toHaveCount(0);
+  await expect(app.byId("epoch")).toHaveText("not known");
+  await app.byId("tab-session").click();
+  await app.continueSession(log.id);
+  await app.send("go on");
+  await app.ended(2);
+  await app.byId("tab-audit").click();
+  await expect(app.byId("epoch")).toHaveText(/^1; writers of earlier ones are fenced/);
+  await expectAccessible(page);
+});
+
 test("a turn and its session show what they have used and what that costs, when there is a price", async ({ page, place, server }) => {
   const log = new Log(place);
   log.open("look").answer("first").event("subagent/usage", {
@@ -214,6 +239,7 @@ test("a turn and its session show what they have used and what that costs, when 
     '[models."offline/demonstration"]\nprice = { input = 3.0, cached_input = 0.3, output = 15.0 }\n' +
       "[limits]\nmax_steps = 7\nsession_cost = 2.0\n",
   );
+  await server.kill();
   await server.restart();
   await page.reload();
   await app.live(log.id);

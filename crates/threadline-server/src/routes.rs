@@ -247,6 +247,17 @@ fn listing() -> Vec<Route> {
         )
         .query("cwd", Kind::Text, "Only sessions of this folder.")
         .query(
+            "model",
+            Kind::Text,
+            "Only sessions that used this model last: PROVIDER/MODEL.",
+        )
+        .query(
+            "tree",
+            Kind::OneOf(&["0", "1"]),
+            "1: without `parent`, only sessions whose parent the list does not show; each says how \
+             many `children` it shows below. Not with `status`.",
+        )
+        .query(
             "pinned",
             Kind::OneOf(&["true", "false"]),
             "Only pinned sessions, or only others; both by default.",

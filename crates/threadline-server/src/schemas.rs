@@ -207,13 +207,17 @@ fn summaries() -> Named {
                 ("sessions", list(is("Summary"))),
                 ("nextCursor", or_null(text())),
                 ("rebuilding", boolean()),
-                ("counts?", object(&[("shown", whole()), ("all", whole())])),
+                (
+                    "counts?",
+                    object(&[("shown", whole()), ("inTrees?", whole()), ("all", whole())]),
+                ),
             ]),
         ),
         (
             "Summary",
             object(&[
                 ("id", text()),
+                ("children?", whole()),
                 ("title", or_null(text())),
                 (
                     "madeTitle?",

@@ -25,7 +25,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionPage {
-    sessions: Vec<SessionSummary>,
+    sessions: Vec<Listed>,
     next_cursor: Option<String>,
     /// Whether the list is still being made, so that it may lack sessions or show them as they
     /// were.
@@ -34,13 +34,37 @@ pub(crate) struct SessionPage {
     counts: Option<Counts>,
 }
 
+/// A session in a list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    summary: SessionSummary,
+    /// In a list of trees, how many sessions it shows right below this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children: Option<u64>,
+}
+
 /// How many sessions there are.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Counts {
     /// Those that the list shows on all its pages.
     shown: u64,
+    /// In a list of trees, those that it shows once all trees are open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_trees: Option<u64>,
     /// All that are stored.
     all: u64,
+}
+
+fn model_in(text: &str) -> Result<ModelRef, Problem> {
+    let (provider, name) = text
+        .split_once('/')
+        .ok_or_else(|| Problem::field("model", "it is no PROVIDER/MODEL"))?;
+    Ok(ModelRef {
+        provider: provider.to_owned(),
+        name: name.to_owned(),
+    })
 }
 
 /// `GET /api/agent/sessions`
@@ -66,6 +90,19 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
             None,
             &[("true", Some(true)), ("false", Some(false))],
         )?,
+        model: params.get("model").map(model_in).transpose()?,
+        roots: false,
+    };
+    let tree = params.choice("tree", false, &[("1", true), ("0", false)])?;
+    if tree && filter.status.is_some() {
+        // Whether a parent runs is seen when it is shown, too late to say where its forks belong.
+        let detail = "a list of trees takes no status";
+        return Err(Problem::field("status", detail));
+    }
+    let every = filter.clone();
+    let filter = ListFilter {
+        roots: tree && filter.parent.is_none(),
+        ..filter
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
@@ -93,13 +130,32 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
             } else {
                 store.count(&filter).await?
             },
+            in_trees: match filter.roots {
+                true => Some(store.count(&every).await?),
+                false => None,
+            },
             all: store.count(&all).await?,
         })
     } else {
         None
     };
+    let mut sessions = Vec::with_capacity(page.sessions.len());
+    for summary in page.sessions {
+        let below = ListFilter {
+            parent: Some(summary.id.clone()),
+            ..every.clone()
+        };
+        sessions.push(Listed {
+            children: if tree {
+                Some(store.count(&below).await?)
+            } else {
+                None
+            },
+            summary,
+        });
+    }
     Ok(Json(SessionPage {
-        sessions: page.sessions,
+        sessions,
         next_cursor: page.next,
         rebuilding: page.rebuilding.is_some(),
         counts,

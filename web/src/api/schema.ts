@@ -506,6 +506,7 @@ export interface SessionDetail {
 export interface SessionPage {
   counts?: {
     all: number;
+    inTrees?: number;
     shown: number;
   };
   nextCursor: string | null;
@@ -528,6 +529,7 @@ export type Status = "idle" | "running" | "waiting" | "interrupted" | "damaged" 
 export interface Summary {
   archived: boolean;
   bytes: number;
+  children?: number;
   createdAt: number;
   cwd: string;
   durability: "step" | "event" | "os";

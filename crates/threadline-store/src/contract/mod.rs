@@ -302,6 +302,8 @@ macro_rules! __contract_cases {
             listing::words_are_found_in_tags,
             listing::a_filter_by_status_sees_who_writes_now,
             listing::a_filter_by_parent_gives_its_forks,
+            listing::a_list_of_trees_shows_each_session_once,
+            listing::a_filter_by_model_gives_those_that_used_it_last,
             listing::pins_counts_and_places_agree_with_the_whole_list,
             listing::pages_stay_in_order_while_sessions_change,
             listing::a_list_shows_what_others_have_done,
