@@ -592,7 +592,7 @@ fn debugging() -> Vec<Route> {
         .query(
             "seq",
             Kind::Whole,
-            "The step's event, as in the list: the state before it comes from a checkpoint then.",
+            "The step's event, as in the list; without it the step is looked for.",
         )
         .errors(&[
             Code::InvalidInput,

@@ -222,8 +222,17 @@ pub(crate) async fn history(
     Path(id): Path<String>,
 ) -> Answer<History> {
     let id = input::session_id(id)?;
-    let inspected = shared.agents.store().inspect_turns(&id, drop).await?;
-    let transcript = inspected.view.transcript();
+    let store = shared.agents.store();
+    let resumed = store.resumed(&id).await?;
+    let inspected;
+    let transcript = match &resumed {
+        Some(transcript) => transcript,
+        None => {
+            // What comes before the damage is shown all the same.
+            inspected = store.inspect_turns(&id, drop).await?;
+            inspected.view.transcript()
+        }
+    };
     let items = transcript
         .surface()
         .map(|(seq, item)| surface_item(seq, &item))

@@ -12,7 +12,7 @@ use threadline_session::{
 };
 
 use crate::{
-    BackendError, CheckStage, Entry, ReadError, ReadPos, SessionStore, WatchCheck,
+    BackendError, CheckStage, Entry, ReadError, ReadPos, SessionStore, WatchCheck, WindowAt,
     limits::PAGE_BYTES, verify::Meter,
 };
 
@@ -131,7 +131,58 @@ impl SessionStore {
         }))
     }
 
-    /// Rebuilds the request of a step from the log alone.
+    /// Returns the state that the next opening of a session begins with, as opening restores it:
+    /// from a checkpoint, the content of the surface by the places of its lines, the last turn
+    /// closed unless somebody is writing it. `None` when something is in the way that opening
+    /// would refuse.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn resumed(&self, id: &SessionId) -> Result<Option<Transcript>, ReadError> {
+        let stat = self.stat(id).await?;
+        let scan = self.restore(id, None, true).await?;
+        if scan.is_stuck() {
+            return Ok(None);
+        }
+        let mut state = scan.state;
+        if stat.writer.is_none() {
+            for event in closers(&state).unwrap_or_default() {
+                if state.apply(&event).is_err() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(state))
+    }
+
+    /// Returns where a step begins. Steps are counted up, so it is found by halving the log; `None`
+    /// when it is not, or damage is in the way.
+    async fn step_at(&self, id: &SessionId, step: u64) -> Result<Option<u64>, ReadError> {
+        let (mut low, mut high) = (0, self.window(id, WindowAt::End, 1).await?.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut newest = None;
+            let look = |line: &Line| {
+                let seq = line.event.seq;
+                newest = step_of(line).map(|start| (start.step, seq));
+                newest.is_none() && seq > low
+            };
+            match self.each_event_back(id, middle + 1, look).await {
+                Ok(()) => {}
+                Err(ReadError::Corrupt { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            match newest {
+                Some((found, seq)) if found == step => return Ok(Some(seq)),
+                Some((found, seq)) if found > step => high = seq,
+                _ => low = middle + 1,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rebuilds the request of a step from the log alone: from the state that a checkpoint gives
+    /// right before it, or from the first event if the step is not found without.
     ///
     /// # Errors
     /// [`ReadError`]; the inner result says when the session has no such step.
@@ -140,6 +191,12 @@ impl SessionStore {
         id: &SessionId,
         step: u64,
     ) -> Result<Option<Result<RebuiltRequest, RequestError>>, ReadError> {
+        self.stat(id).await?;
+        if let Some(seq) = self.step_at(id, step).await?
+            && let Some(found) = self.request_at(id, step, seq).await?
+        {
+            return Ok(Some(found));
+        }
         let mut found = None;
         self.replay(id, |state, line| {
             let Some(start) = step_of(line).filter(|start| start.step == step) else {

@@ -211,6 +211,8 @@ macro_rules! __contract_cases {
             reading::reading_an_unknown_session_is_not_found,
             reading::a_stamp_changes_with_the_log_alone,
             reading::the_verified_head_moves_with_each_turn_alone,
+            reading::a_step_is_found_without_going_through_the_log,
+            reading::the_state_of_the_next_opening_is_shown_without_opening,
             reading::a_check_says_how_far_it_is_and_ends_when_it_is_told_to,
             reading::the_request_of_a_step_is_rebuilt,
             windows::windows_of_any_size_join_to_the_whole_read_model,

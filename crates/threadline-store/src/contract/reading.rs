@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use threadline_session::{SessionId, types};
+use threadline_session::{Payload, Request, SessionId, Transcript, types};
 
 use super::{
     Fixture, bytes, events, header_of, id, line, lines, load, new_id, plain, refused,
@@ -283,4 +283,61 @@ pub async fn the_request_of_a_step_is_rebuilt(fixture: Fixture) {
         );
     }
     assert!(again.request_of_step(&id, 3).await.unwrap().is_none());
+}
+
+/// Each step of a long session is found, and its request is the one that a fold of all that is
+/// before it gives.
+pub async fn a_step_is_found_without_going_through_the_log(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
+    let mut next = 7;
+    for turn in 2..=40 {
+        let events = whole_turn(next, turn, &format!("turn {turn}"));
+        next += events.len() as u64;
+        writer
+            .append(next - events.len() as u64, events, plain())
+            .await
+            .unwrap();
+    }
+    drop(writer);
+    let again = fixture.reopened();
+    let all = events(&again, &id).await;
+    let mut seen = 0;
+    for event in &all {
+        let Ok(Payload::StepStart(start)) = event.payload() else {
+            continue;
+        };
+        seen += 1;
+        let found = again.request_of_step(&id, start.step).await.unwrap();
+        let found = found.unwrap().unwrap();
+        assert_eq!(found.seq, event.seq);
+        let mut state = Transcript::new();
+        for before in &all[..usize::try_from(event.seq).unwrap()] {
+            state.apply(before).unwrap();
+        }
+        assert_eq!(found.request, Request::build(&state).unwrap().0);
+    }
+    assert!(seen >= 40, "{seen}");
+    assert!(again.request_of_step(&id, 0).await.unwrap().is_none());
+    assert!(again.request_of_step(&id, 1000).await.unwrap().is_none());
+}
+
+/// What the next opening begins with is what a fold of the whole log and its closers give, and
+/// nothing is written for it.
+pub async fn the_state_of_the_next_opening_is_shown_without_opening(fixture: Fixture) {
+    let store = fixture.store();
+    for (name, events) in [("whole", whole_turn(0, 1, "one")), ("cut", cut_in_a_tool())] {
+        let id = id(name);
+        drop(stored(&store, &id, events).await);
+        let again = fixture.reopened();
+        let before = bytes(&again, &id).await;
+        let resumed = again.resumed(&id).await.unwrap().unwrap();
+        let inspected = again.inspect(&id).await.unwrap();
+        let wanted: Vec<_> = inspected.view.transcript().surface().collect();
+        let found: Vec<_> = resumed.surface().collect();
+        assert_eq!(found, wanted, "{name}");
+        assert!(resumed.open_turn().is_none(), "{name}");
+        assert_eq!(bytes(&again, &id).await, before, "{name}");
+    }
 }
