@@ -9,7 +9,8 @@ use threadline_session::{
     types,
 };
 use threadline_store::{
-    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionSummary, WindowAt,
+    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionStore, SessionSummary,
+    WindowAt,
     limits::{LIST_LIMIT, MAX_LIST_LIMIT},
 };
 
@@ -67,29 +68,23 @@ fn model_in(text: &str) -> Result<ModelRef, Problem> {
     })
 }
 
-/// `GET /api/agent/sessions`
-pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer<SessionPage> {
+/// What a list is asked to show, and whether as trees.
+fn asked(params: &Params) -> Result<(ListFilter, bool), Problem> {
     let archived = [
         ("false", Archived::No),
         ("true", Archived::Only),
         ("all", Archived::All),
     ];
     let statuses = STATUSES.map(|(word, status)| (word, Some(status)));
-    let parent = match params.get("parent") {
-        Some(id) => Some(input::id_in("parent", id)?),
-        None => None,
-    };
+    let pinned = [("true", Some(true)), ("false", Some(false))];
+    let parent = params.get("parent");
     let filter = ListFilter {
         query: params.get("query").map(str::to_owned),
         archived: params.choice("archived", Archived::No, &archived)?,
         status: params.choice("status", None, &statuses)?,
-        parent,
+        parent: parent.map(|id| input::id_in("parent", id)).transpose()?,
         cwd: params.get("cwd").map(str::to_owned),
-        pinned: params.choice(
-            "pinned",
-            None,
-            &[("true", Some(true)), ("false", Some(false))],
-        )?,
+        pinned: params.choice("pinned", None, &pinned)?,
         model: params.get("model").map(model_in).transpose()?,
         roots: false,
     };
@@ -99,10 +94,15 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
         let detail = "a list of trees takes no status";
         return Err(Problem::field("status", detail));
     }
-    let every = filter.clone();
+    Ok((filter, tree))
+}
+
+/// `GET /api/agent/sessions`
+pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer<SessionPage> {
+    let (every, tree) = asked(&params)?;
     let filter = ListFilter {
-        roots: tree && filter.parent.is_none(),
-        ..filter
+        roots: tree && every.parent.is_none(),
+        ..every.clone()
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
@@ -130,36 +130,45 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
             } else {
                 store.count(&filter).await?
             },
-            in_trees: match filter.roots {
-                true => Some(store.count(&every).await?),
-                false => None,
+            in_trees: if filter.roots {
+                Some(store.count(&every).await?)
+            } else {
+                None
             },
             all: store.count(&all).await?,
         })
     } else {
         None
     };
-    let mut sessions = Vec::with_capacity(page.sessions.len());
-    for summary in page.sessions {
-        let below = ListFilter {
-            parent: Some(summary.id.clone()),
-            ..every.clone()
-        };
-        sessions.push(Listed {
-            children: if tree {
-                Some(store.count(&below).await?)
-            } else {
-                None
-            },
-            summary,
-        });
-    }
     Ok(Json(SessionPage {
-        sessions,
+        sessions: rows(store, page.sessions, tree.then_some(&every)).await?,
         next_cursor: page.next,
         rebuilding: page.rebuilding.is_some(),
         counts,
     }))
+}
+
+/// Makes the rows of a page, in a list of trees with how many each has below.
+async fn rows(
+    store: &SessionStore,
+    sessions: Vec<SessionSummary>,
+    trees: Option<&ListFilter>,
+) -> Result<Vec<Listed>, Problem> {
+    let mut rows = Vec::with_capacity(sessions.len());
+    for summary in sessions {
+        let children = match trees {
+            Some(every) => {
+                let below = ListFilter {
+                    parent: Some(summary.id.clone()),
+                    ..every.clone()
+                };
+                Some(store.count(&below).await?)
+            }
+            None => None,
+        };
+        rows.push(Listed { summary, children });
+    }
+    Ok(rows)
 }
 
 #[derive(Debug, Serialize)]

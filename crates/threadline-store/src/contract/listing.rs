@@ -316,9 +316,9 @@ pub async fn a_list_of_trees_shows_each_session_once(fixture: Fixture) {
             let mut found = listed(store, &roots, 2).await;
             let count = store.count(&roots).await.unwrap();
             assert_eq!(count, found.len() as u64, "{roots:?}");
-            for skip in 0..found.len() {
+            for (skip, wanted) in found.iter().enumerate() {
                 let page = store.list_at(&roots, skip as u64, 1).await.unwrap();
-                assert_eq!(page.sessions[0].id, found[skip], "{roots:?} from {skip}");
+                assert_eq!(&page.sessions[0].id, wanted, "{roots:?} from {skip}");
             }
             let mut shown = found.clone();
             found.sort();
