@@ -1,6 +1,9 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Log } from "./support/logs";
 import { expectAccessible } from "./support/axe";
 import { expect, picture, test } from "./support/test";
+import { Threadline } from "./support/threadline";
 
 for (const scheme of ["light", "dark"] as const) {
   test(`every panel shows its session and axe finds nothing, ${scheme}`, async ({ app, page, server }) => {
@@ -69,6 +72,63 @@ test("a line of the log has an address that leads back to it", async ({ app, pag
   await expect(line).toHaveAttribute("data-sought", "true");
 });
 
+test("an event opens as a tree that keys lead through, and its values and paths are copied", async ({ context, page, place, server }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const pasted = (): Promise<string> => page.evaluate(() => navigator.clipboard.readText());
+  const log = new Log(place);
+  const lines = Array.from({ length: 300 }, (_, at) => `line ${at}`);
+  const hostile = "<img src=x onerror=alert(1)> user\u202egnp.exe";
+  log.open("look").call("shell", { command: "true" }, lines.join("\n"), {
+    meta: { list: lines, "a key": { [hostile]: hostile } },
+  });
+  log.answer("done").close();
+  log.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(log.id);
+  const line = page.locator('[data-testid="log-row"][data-type="tool/result"]');
+  await line.getByRole("button").first().click();
+  const tree = line.getByRole("tree", { name: /Event \d+ as JSON/ });
+  const at = (path: string) => tree.locator(`[role="treeitem"][data-path='${path}']`);
+  const chosen = tree.locator('[aria-selected="true"]');
+  await expect(at(".data.name")).toContainText('"shell"');
+  await expect(at(".data.meta.list")).toHaveAttribute("aria-expanded", "false");
+  await expect(at(".data.meta.list")).toContainText("[300 items]");
+  // Hostile text is text, in names as in values.
+  await expect(at('.data.meta["a key"]').first()).toBeVisible();
+  await expect(tree).toContainText("<img src=x onerror=alert(1)> user\\u202egnp.exe: ");
+  expect(await tree.locator("img").count()).toBe(0);
+
+  await tree.focus();
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowLeft");
+  await expect(tree.getByRole("treeitem")).toHaveCount(1);
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("End");
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowDown");
+  await expect(chosen).toHaveAttribute("data-path", ".seq");
+  await page.keyboard.press("ArrowLeft");
+  await expect(chosen).toHaveAttribute("data-path", ".");
+
+  // A long list by parts.
+  await at(".data.meta.list").click();
+  await expect(at(".data.meta.list[99]")).toHaveAttribute("aria-posinset", "100");
+  await expect(at(".data.meta.list[100]")).toHaveCount(0);
+  await tree.getByText("Show more: 200 items not shown").click();
+  await expect(at(".data.meta.list[199]")).toContainText('"line 199"');
+  await expectAccessible(page);
+  await picture(page, "log-tree");
+
+  // A long text opens, and what is copied is all of it.
+  await at(".data.content[0].text").first().click();
+  await expect(tree.locator('[data-kind="text"]')).toContainText("line 299");
+  await line.getByRole("button", { name: "Copy value" }).click();
+  await expect(line.getByRole("button", { name: "Copied" })).toBeVisible();
+  expect(await pasted()).toBe(lines.join("\n"));
+  await line.getByRole("button", { name: "Copy path" }).click();
+  await expect.poll(pasted).toBe(".data.content[0].text");
+});
+
 test("a session is exported as its log, as Markdown and as one inert page", async ({ app, page }) => {
   const hostile = "<script>alert('x')</script><img src=x onerror=alert(1)>";
   await app.send(`say ${hostile}`);
@@ -107,6 +167,92 @@ test("a check names the place of damage and what to do", async ({ app, place, se
   await expect(app.byId("integrity")).toHaveAttribute("data-state", "damaged");
   await expect(app.byId("verify-report")).toContainText(/damaged at byte \d+/);
   await expect(app.byId("verify-report")).toContainText(`threadline repair ${id} --dry-run`);
+});
+
+test("a long check says how far it is and can be stopped, and the next one need not wait for it", async ({ page, place, server }) => {
+  // Every request is longer than the one before it, so that rebuilding them takes long.
+  const long = new Log(place);
+  long.open("a long session");
+  for (let at = 0; at < 1500; at++) long.call("shell", { command: "true" }, "x".repeat(2000));
+  long.answer("done").close();
+  long.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(long.id);
+  await app.byId("verify").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
+  await app.byId("verify-requests").click();
+  await expect(app.byId("verify-progress")).toHaveAttribute("data-stage", "requests");
+  await expect(app.byId("verify-progress")).toContainText(/\d+ % of [3-5](\.\d)? MiB/);
+  await picture(page, "verify-progress");
+  await app.byId("verify-stop").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "stopped");
+  await app.byId("verify").click();
+  await expect(app.byId("integrity")).toHaveAttribute("data-state", "intact");
+});
+
+test("the audit tells grants as what they are, and the epoch of the writer", async ({ page, place, server }) => {
+  const log = new Log(place);
+  log.open("build it");
+  log.event("approval/granted", { grantId: "grant-1", prefix: ["make", "ch\u202eeck"], by: "page" });
+  log.event("approval/revoked", { grantId: "grant-1", by: "api" });
+  log.answer("done").close();
+  log.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(log.id);
+  await app.byId("tab-audit").click();
+  const entry = (kind: string) => page.locator(`[data-testid="audit-entry"][data-kind="${kind}"]`);
+  await expect(entry("granted")).toContainText("Granted by page: commands that begin with");
+  await expect(entry("granted")).toContainText("make ch\\u202eeck");
+  await expect(entry("revoked")).toContainText("Revoked by api");
+  await expect(entry("other")).toHaveCount(0);
+  await expect(app.byId("epoch")).toHaveText("not known");
+  await app.byId("tab-session").click();
+  await app.continueSession(log.id);
+  await app.send("go on");
+  await app.ended(2);
+  await app.byId("tab-audit").click();
+  await expect(app.byId("epoch")).toHaveText(/^1; writers of earlier ones are fenced/);
+  await expectAccessible(page);
+});
+
+test("a turn and its session show what they have used and what that costs, when there is a price", async ({ page, place, server }) => {
+  const log = new Log(place);
+  log.open("look").answer("first").event("subagent/usage", {
+    sessionId: "0199a8c2-5c00-7000-8000-0000000000aa",
+    usage: { inputTokens: 1000, outputTokens: 100 },
+    added: { inputTokens: 1000, outputTokens: 100 },
+  });
+  log.close();
+  log.open("again").answer("second").close();
+  log.write();
+  const app = await Threadline.open(page, server);
+  await app.openSession(log.id);
+  await expect(app.turn(1)).toContainText("4.2k in, 180 out");
+  await expect(app.turn(1).getByTestId("turn-subagents")).toHaveText("subagents 1k in, 100 out");
+  await expect(app.byId("turn-cost")).toHaveCount(0);
+  await expect(app.byId("session-cost")).toHaveCount(0);
+
+  const folder = join(place.root, ".config", "threadline");
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    join(folder, "config.toml"),
+    '[models."offline/demonstration"]\nprice = { input = 3.0, cached_input = 0.3, output = 15.0 }\n' +
+      "[limits]\nmax_steps = 7\nsession_cost = 2.0\n",
+  );
+  await server.kill();
+  await server.restart();
+  await page.reload();
+  await app.live(log.id);
+  await expect(app.turn(1).getByTestId("turn-cost")).toHaveText("cost 0.0198");
+  await expect(app.turn(2).getByTestId("turn-cost")).toHaveText("cost 0.0153");
+  await expect(app.byId("session-cost")).toHaveText("cost 0.0351");
+  const facts = app.byId("usage-facts");
+  await expect(facts).toContainText("8,400 tokens read");
+  await expect(facts).toContainText("1,000 tokens read, 100 written");
+  await expect(facts).toContainText("7 steps");
+  await expect(facts).toContainText("a cost of 2.00");
+  await picture(page, "usage");
+  await expectAccessible(page);
 });
 
 test.describe("phone", () => {

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, fmt::Write as _};
 
-use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params_from_iter, types::Value};
+use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter, types::Value};
 use threadline_session::{SessionId, codec::crc32c};
 use threadline_store::{
     Archived, CatalogueRow, ListFilter, ListKey, SessionStatus, SessionSummary, Stamp, search_text,
@@ -318,11 +318,11 @@ pub fn page(
     after: Option<&ListKey>,
     limit: usize,
 ) -> Result<Vec<CatalogueRow>> {
-    let (wanted, mut values) = conditions(filter, after);
+    let Conditions { sql, mut values } = Conditions::shown(filter, after);
     let sql = format!(
-        "SELECT {KEPT} FROM catalogue_rows WHERE {wanted} ORDER BY updated_at DESC, id DESC LIMIT ?"
+        "SELECT {KEPT} FROM catalogue_rows r WHERE {sql} ORDER BY updated_at DESC, id DESC LIMIT ?"
     );
-    values.push(Box::new(i64::try_from(limit).unwrap_or(i64::MAX)));
+    values.push(Value::from(i64::try_from(limit).unwrap_or(i64::MAX)));
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut found = Vec::new();
@@ -337,10 +337,22 @@ pub fn page(
 /// # Errors
 /// [`RowsError`].
 pub fn count(connection: &Connection, filter: &ListFilter) -> Result<u64> {
-    let (wanted, values) = conditions(filter, None);
-    let sql = format!("SELECT count(*) FROM catalogue_rows WHERE {wanted}");
+    let mut admitted = Conditions::new();
+    admitted.admit(filter, "r");
+    let all = counted(connection, &admitted)?;
+    if !filter.roots {
+        return Ok(all);
+    }
+    // Rows with a parent are few, and have an index; the others need not be looked at.
+    admitted.sql.push_str(" AND r.parent IS NOT NULL AND ");
+    admitted.parent(filter);
+    Ok(all.saturating_sub(counted(connection, &admitted)?))
+}
+
+fn counted(connection: &Connection, wanted: &Conditions) -> Result<u64> {
+    let sql = format!("SELECT count(*) FROM catalogue_rows r WHERE {}", wanted.sql);
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows: i64 = statement.query_row(params_from_iter(values), |row| row.get(0))?;
+    let rows: i64 = statement.query_row(params_from_iter(&wanted.values), |row| row.get(0))?;
     Ok(rows.cast_unsigned())
 }
 
@@ -349,12 +361,12 @@ pub fn count(connection: &Connection, filter: &ListFilter) -> Result<u64> {
 /// # Errors
 /// [`RowsError`].
 pub fn key_at(connection: &Connection, filter: &ListFilter, at: u64) -> Result<Option<ListKey>> {
-    let (wanted, mut values) = conditions(filter, None);
+    let Conditions { sql, mut values } = Conditions::shown(filter, None);
     let sql = format!(
-        "SELECT id, updated_at FROM catalogue_rows WHERE {wanted} \
+        "SELECT id, updated_at FROM catalogue_rows r WHERE {sql} \
          ORDER BY updated_at DESC, id DESC LIMIT 1 OFFSET ?"
     );
-    values.push(Box::new(i64::try_from(at).unwrap_or(i64::MAX)));
+    values.push(Value::from(i64::try_from(at).unwrap_or(i64::MAX)));
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let Some(row) = rows.next()? else {
@@ -363,48 +375,88 @@ pub fn key_at(connection: &Connection, filter: &ListFilter, at: u64) -> Result<O
     Ok(Some((unsortable(row.get(1)?), parse_id(row.get(0)?)?)))
 }
 
-/// Returns what a row must fulfil that a filter admits after a key, as SQL with its values.
-fn conditions(filter: &ListFilter, after: Option<&ListKey>) -> (String, Vec<Box<dyn ToSql>>) {
-    let mut sql = String::from("1");
-    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
-    if let Some((time, id)) = after {
-        sql.push_str(" AND (updated_at, id) < (?, ?)");
-        values.push(Box::new(sortable(*time)));
-        values.push(Box::new(id.as_str().to_owned()));
-    }
-    if let Some(pinned) = filter.pinned {
-        sql.push_str(if pinned {
-            " AND pinned = 1"
-        } else {
-            " AND pinned = 0"
-        });
-    }
-    match filter.archived {
-        Archived::All => {}
-        Archived::No => sql.push_str(" AND archived = 0"),
-        Archived::Only => sql.push_str(" AND archived = 1"),
-    }
-    if let Some(cwd) = &filter.cwd {
-        sql.push_str(" AND cwd = ?");
-        values.push(Box::new(cwd.clone()));
-    }
-    if let Some(parent) = &filter.parent {
-        sql.push_str(" AND parent = ?");
-        values.push(Box::new(parent.as_str().to_owned()));
-    }
-    let statuses = filter.stored_statuses();
-    if let Some((_, more)) = statuses.split_first() {
-        let _ = write!(sql, " AND status IN (?{})", ",?".repeat(more.len()));
-        for status in statuses {
-            values.push(Box::new(status_name(*status)));
+/// What a row must fulfil, as SQL with its values.
+struct Conditions {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Conditions {
+    fn new() -> Self {
+        Self {
+            sql: String::from("1"),
+            values: Vec::new(),
         }
     }
-    for word in filter.words() {
-        sql.push_str(" AND (instr(searched, ?) > 0 OR instr(lower(id), ?) = 1)");
-        values.push(Box::new(word.clone()));
-        values.push(Box::new(word));
+
+    /// That a filter shows the row `r` behind a key.
+    fn shown(filter: &ListFilter, after: Option<&ListKey>) -> Self {
+        let mut wanted = Self::new();
+        if let Some((time, id)) = after {
+            wanted.sql.push_str(" AND (r.updated_at, r.id) < (?, ?)");
+            wanted.values.push(Value::from(sortable(*time)));
+            wanted.values.push(text(id.as_str()));
+        }
+        wanted.admit(filter, "r");
+        if filter.roots {
+            wanted.sql.push_str(" AND NOT ");
+            wanted.parent(filter);
+        }
+        wanted
     }
-    (sql, values)
+
+    /// That a filter admits the parent of the row `r`.
+    fn parent(&mut self, filter: &ListFilter) {
+        self.sql
+            .push_str("EXISTS (SELECT 1 FROM catalogue_rows p WHERE p.id = r.parent");
+        self.admit(filter, "p");
+        self.sql.push(')');
+    }
+
+    /// That a filter admits a row.
+    fn admit(&mut self, filter: &ListFilter, row: &str) {
+        let Self { sql, values } = self;
+        if let Some(pinned) = filter.pinned {
+            let _ = write!(sql, " AND {row}.pinned = {}", u8::from(pinned));
+        }
+        match filter.archived {
+            Archived::All => {}
+            Archived::No => {
+                let _ = write!(sql, " AND {row}.archived = 0");
+            }
+            Archived::Only => {
+                let _ = write!(sql, " AND {row}.archived = 1");
+            }
+        }
+        if let Some(cwd) = &filter.cwd {
+            let _ = write!(sql, " AND {row}.cwd = ?");
+            values.push(text(cwd));
+        }
+        if let Some(parent) = &filter.parent {
+            let _ = write!(sql, " AND {row}.parent = ?");
+            values.push(text(parent.as_str()));
+        }
+        let statuses = filter.stored_statuses();
+        if let Some((_, more)) = statuses.split_first() {
+            let _ = write!(sql, " AND {row}.status IN (?{})", ",?".repeat(more.len()));
+            values.extend(statuses.iter().map(|status| text(status_name(*status))));
+        }
+        if let Some(model) = &filter.model {
+            let _ = write!(
+                sql,
+                " AND json_extract({row}.summary, '$.model.provider') = ? \
+                 AND json_extract({row}.summary, '$.model.name') = ?"
+            );
+            values.extend([text(&model.provider), text(&model.name)]);
+        }
+        for word in filter.words() {
+            let _ = write!(
+                sql,
+                " AND (instr({row}.searched, ?) > 0 OR instr(lower({row}.id), ?) = 1)"
+            );
+            values.extend([text(&word), Value::from(word)]);
+        }
+    }
 }
 
 /// Returns how many rows there are.

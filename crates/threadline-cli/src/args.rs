@@ -391,7 +391,7 @@ pub(crate) struct Export {
     /// What it is written as
     #[arg(long, value_enum, default_value = "jsonl")]
     pub(crate) format: ExportFormat,
-    /// File to write; standard output by default
+    /// File to write; standard output by default, and with `-`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Replace the file if it exists

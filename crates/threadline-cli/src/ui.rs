@@ -4,7 +4,7 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -157,7 +157,36 @@ const BAR: usize = 20;
 pub(crate) struct Progress {
     ui: Ui,
     at: Position,
+    part: Part,
     shown: bool,
+}
+
+/// How much of one long step is done, in thousandths; nothing is known of it before the first word.
+#[derive(Debug, Clone)]
+pub(crate) struct Part(Arc<AtomicU64>);
+
+impl Part {
+    const UNKNOWN: u64 = u64::MAX;
+
+    fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(Self::UNKNOWN)))
+    }
+
+    pub(crate) fn set(&self, done: u64, of: u64) {
+        let thousandths = (u128::from(done) * 1000)
+            .checked_div(u128::from(of))
+            .unwrap_or(0);
+        let thousandths = u64::try_from(thousandths).unwrap_or(1000).min(1000);
+        self.0.store(thousandths, Ordering::Relaxed);
+    }
+
+    fn forget(&self) {
+        self.0.store(Self::UNKNOWN, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|part| *part != Self::UNKNOWN)
+    }
 }
 
 /// How far something is.
@@ -170,20 +199,23 @@ struct Position {
 }
 
 impl Position {
-    fn line(self, elapsed: Duration) -> String {
+    fn line(self, part: Option<u64>, elapsed: Duration) -> String {
         let Self { what, at, of, .. } = self;
-        // The one that is under way is not done yet.
-        let done = (at.saturating_sub(1) * BAR).checked_div(of).unwrap_or(0);
-        let done = done.min(BAR);
+        // The one that is under way is done in part.
+        let part_of = usize::try_from(part.unwrap_or(0)).unwrap_or(0);
+        let done = (at.saturating_sub(1) * 1000 + part_of).saturating_mul(BAR);
+        let done = done.checked_div(of * 1000).unwrap_or(0).min(BAR);
         let bar = format!("{}{}", "#".repeat(done), "-".repeat(BAR - done));
+        let percent = part.map_or_else(String::new, |part| format!("{} %, ", part / 10));
         format!(
-            "{what} [{bar}] session {at} of {of}, {} s ",
+            "{what} [{bar}] session {at} of {of}, {percent}{} s ",
             elapsed.as_secs()
         )
     }
 
-    fn draw(self, ui: Ui) {
-        ui.ask(&format!("\r{}", self.line(self.since.elapsed())));
+    fn draw(self, ui: Ui, part: &Part) {
+        let line = self.line(part.get(), self.since.elapsed());
+        ui.ask(&format!("\r{line}\u{1b}[K"));
     }
 }
 
@@ -198,15 +230,22 @@ impl Progress {
         Self {
             ui,
             at,
+            part: Part::new(),
             shown: false,
         }
+    }
+
+    /// Returns what the step that is under way tells how far it is.
+    pub(crate) fn part(&self) -> Part {
+        self.part.clone()
     }
 
     /// Says that the next one is begun.
     pub(crate) fn step(&mut self) {
         self.at.at += 1;
+        self.part.forget();
         if self.ui.err_terminal && self.at.since.elapsed() >= PROGRESS_AFTER {
-            self.at.draw(self.ui);
+            self.at.draw(self.ui, &self.part);
             self.shown = true;
         }
     }
@@ -216,7 +255,7 @@ impl Progress {
         if !self.ui.err_terminal {
             return work.await;
         }
-        let (ui, at) = (self.ui, self.at);
+        let (ui, at, part) = (self.ui, self.at, self.part.clone());
         let drawn = Arc::new(AtomicBool::new(self.shown));
         let draws = Arc::clone(&drawn);
         // On a thread of its own: the work may not pause for a long time. It ends with this call,
@@ -228,7 +267,7 @@ impl Progress {
             loop {
                 ticks.tick().await;
                 draws.store(true, Ordering::Relaxed);
-                at.draw(ui);
+                at.draw(ui, &part);
             }
         });
         let outcome = work.await;
@@ -271,22 +310,43 @@ mod tests {
 
     #[test]
     fn the_bar_shows_what_is_done_and_never_more() {
-        let line = |at, of| {
+        let line = |at, of, part| {
             let position = Position {
                 what: "Checking",
                 at,
                 of,
                 since: Instant::now(),
             };
-            position.line(Duration::from_secs(7))
+            position.line(part, Duration::from_secs(7))
         };
         let bar = |done: usize| format!("[{}{}]", "#".repeat(done), "-".repeat(BAR - done));
         assert_eq!(
-            line(1, 2),
+            line(1, 2, None),
             format!("Checking {} session 1 of 2, 7 s ", bar(0))
         );
+        assert_eq!(
+            line(1, 1, Some(437)),
+            format!("Checking {} session 1 of 1, 43 %, 7 s ", bar(8))
+        );
         for (at, of, done) in [(2, 2, 10), (20, 20, 19), (1, 1, 0), (0, 0, 0), (9, 2, BAR)] {
-            assert!(line(at, of).contains(&bar(done)), "{at} of {of}");
+            assert!(line(at, of, None).contains(&bar(done)), "{at} of {of}");
+        }
+        assert!(line(2, 2, Some(1000)).contains(&bar(BAR)));
+    }
+
+    #[test]
+    fn a_part_is_never_more_than_the_whole() {
+        let part = Part::new();
+        assert_eq!(part.get(), None);
+        for (done, of, wanted) in [
+            (0, 10, 0),
+            (5, 10, 500),
+            (20, 10, 1000),
+            (3, 0, 0),
+            (u64::MAX, u64::MAX, 1000),
+        ] {
+            part.set(done, of);
+            assert_eq!(part.get(), Some(wanted), "{done} of {of}");
         }
     }
 }

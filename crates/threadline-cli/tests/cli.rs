@@ -13,6 +13,8 @@ mod support;
 mod bad_input;
 #[path = "cli/branch.rs"]
 mod branch;
+#[path = "cli/export.rs"]
+mod export;
 #[path = "cli/full.rs"]
 mod full;
 #[path = "cli/grants.rs"]

@@ -67,8 +67,9 @@ impl Files {
         Ok(dir.join(lock_name(self.lock_number(dir)?)))
     }
 
-    /// Probes the lock for an instant with a shared one, so that reading never needs it.
-    pub(crate) fn look_at_lock(&self, dir: &Path) -> (Option<Holder>, Option<u64>) {
+    /// Probes the lock for an instant with a shared one, so that reading never needs it. Returns who
+    /// holds it, and what its last holder has written into it.
+    pub(crate) fn look_at_lock(&self, dir: &Path) -> (Option<Holder>, Option<Hint>) {
         let opened = self.lock_path(dir).ok();
         let Some(Ok(file)) = opened.map(|path| self.vfs.open(&path, Mode::Read)) else {
             return (None, None);
@@ -80,7 +81,7 @@ impl Files {
                 .map_or_else(Hint::default, Clone::clone)
                 .holder()
         });
-        (holder, hint.and_then(|hint| hint.durable_seq))
+        (holder, hint)
     }
 
     /// Takes the lock of a session's folder.

@@ -198,14 +198,15 @@ impl Files {
         else {
             return Ok(None);
         };
-        let (writer, acknowledged) = self.look_at_lock(&dir);
+        let (writer, hint) = self.look_at_lock(&dir);
         let people = self.people_stamp(&dir)?;
         Ok(Some(Stat {
             bytes: self.bytes(&dir, meta.len).map_err(failed)?,
             stamp: Stamp(meta.len, meta.mtime_ns),
             people,
             writer,
-            acknowledged,
+            acknowledged: hint.as_ref().and_then(|hint| hint.durable_seq),
+            epoch: hint.map(|hint| hint.epoch),
         }))
     }
 

@@ -73,30 +73,66 @@ const PUT_MISSING: &str = "\
     FROM unnest($1::text[], $2::text[], $3::text[]) AS g (id, status, row_json) \
     WHERE c.id = g.id AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = g.id)";
 
-/// What a row must fulfil that a filter admits.
+/// What a row of a table must fulfil that a filter admits.
+macro_rules! admitted {
+    ($row:literal) => {
+        concat!(
+            "($1::boolean IS NULL OR ",
+            $row,
+            ".archived = $1) \
+             AND ($2::text IS NULL OR ",
+            $row,
+            ".cwd = $2) \
+             AND (cardinality($3::text[]) = 0 OR ",
+            $row,
+            ".status = ANY($3)) \
+             AND ($4::text IS NULL OR ",
+            $row,
+            ".parent = $4) \
+             AND ($5::boolean IS NULL OR ",
+            $row,
+            ".pinned = $5) \
+             AND NOT EXISTS (SELECT 1 FROM unnest($6::text[]) AS word \
+                 WHERE strpos(",
+            $row,
+            ".search, word) = 0 AND strpos(lower(",
+            $row,
+            ".id), word) <> 1) \
+             AND ($7::text IS NULL OR ",
+            $row,
+            ".row_json::json #>> '{model,provider}' = $7) \
+             AND ($8::text IS NULL OR ",
+            $row,
+            ".row_json::json #>> '{model,name}' = $8)"
+        )
+    };
+}
+
+/// What a row must fulfil that a filter shows.
 macro_rules! wanted {
     () => {
-        "($1::boolean IS NULL OR archived = $1) AND ($2::text IS NULL OR cwd = $2) \
-         AND (cardinality($3::text[]) = 0 OR status = ANY($3)) \
-         AND ($4::text IS NULL OR parent = $4) AND ($5::boolean IS NULL OR pinned = $5) \
-         AND NOT EXISTS (SELECT 1 FROM unnest($6::text[]) AS word \
-         WHERE strpos(search, word) = 0 AND strpos(lower(id), word) <> 1)"
+        concat!(
+            admitted!("c"),
+            " AND NOT ($9::boolean AND EXISTS (SELECT 1 FROM catalogue p WHERE p.id = c.parent AND ",
+            admitted!("p"),
+            "))"
+        )
     };
 }
 
 const PAGE: &str = concat!(
-    "SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue WHERE ",
+    "SELECT row_json, bytes, segment, people, written, id, updated_at FROM catalogue c WHERE ",
     wanted!(),
-    " AND ($7::bigint IS NULL OR (updated_at, id) < ($7, $8::text COLLATE \"C\")) \
-     ORDER BY updated_at DESC, id DESC LIMIT $9"
+    " AND ($10::bigint IS NULL OR (updated_at, id) < ($10, $11::text COLLATE \"C\")) \
+     ORDER BY updated_at DESC, id DESC LIMIT $12"
 );
 
-const COUNT: &str = concat!("SELECT count(*) FROM catalogue WHERE ", wanted!());
+const COUNT: &str = concat!("SELECT count(*) FROM catalogue c WHERE ", wanted!());
 
 const KEY_AT: &str = concat!(
-    "SELECT id, updated_at FROM catalogue WHERE ",
+    "SELECT id, updated_at FROM catalogue c WHERE ",
     wanted!(),
-    " ORDER BY updated_at DESC, id DESC LIMIT 1 OFFSET $7"
+    " ORDER BY updated_at DESC, id DESC LIMIT 1 OFFSET $10"
 );
 
 const GET: &str = "\
@@ -198,6 +234,9 @@ struct Wanted<'a> {
     parent: Option<&'a str>,
     pinned: Option<bool>,
     words: Vec<String>,
+    provider: Option<String>,
+    model: Option<String>,
+    roots: bool,
 }
 
 impl<'a> Wanted<'a> {
@@ -214,6 +253,9 @@ impl<'a> Wanted<'a> {
             parent: filter.parent.as_ref().map(SessionId::as_str),
             pinned: filter.pinned,
             words: filter.words().iter().map(|word| text(word)).collect(),
+            provider: filter.model.as_ref().map(|model| text(&model.provider)),
+            model: filter.model.as_ref().map(|model| text(&model.name)),
+            roots: filter.roots,
         }
     }
 
@@ -228,6 +270,9 @@ impl<'a> Wanted<'a> {
             &self.parent,
             &self.pinned,
             &self.words,
+            &self.provider,
+            &self.model,
+            &self.roots,
         ];
         values.extend(more);
         values

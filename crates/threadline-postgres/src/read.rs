@@ -36,8 +36,8 @@ const LINES: &str = "\
     WHERE g.session = $1 AND e.seq >= g.first_seq AND (g.last_seq IS NULL OR e.seq <= g.last_seq)";
 
 const STAT: &str = "\
-    SELECT next_at, segment, people, holder, coalesce(lease_until > now(), false), acknowledged \
-    FROM sessions WHERE id = $1";
+    SELECT next_at, segment, people, holder, coalesce(lease_until > now(), false), acknowledged, \
+    epoch FROM sessions WHERE id = $1";
 
 const OWN_HEADER: &str = "\
     SELECT s.header_line FROM sessions h JOIN segments s ON s.id = h.segment WHERE h.id = $1";
@@ -266,6 +266,7 @@ pub(crate) async fn stat(db: &Db, id: &SessionId) -> Result<Option<Stat>, Troubl
         people: Stamp(count(row.try_get(2)?), segment),
         writer: holder_now(row.try_get(3)?, row.try_get(4)?),
         acknowledged: acknowledged.map(count),
+        epoch: Some(count(row.try_get(6)?)),
     }))
 }
 

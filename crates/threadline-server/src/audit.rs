@@ -57,6 +57,14 @@ enum What {
         approval_policy: ApprovalPolicy,
         sandbox_mode: SandboxMode,
     },
+    /// Commands that begin with these words are approved from now on.
+    Granted {
+        grant_id: String,
+        prefix: Vec<String>,
+        by: String,
+    },
+    /// They, or calls of a tool that were approved for the session, are asked about again.
+    Revoked { grant_id: String, by: String },
     /// Another event about approvals.
     Other { r#type: String },
 }
@@ -191,6 +199,15 @@ fn what(line: &Line) -> Option<What> {
             turn: start.turn,
             approval_policy: start.context.approval_policy,
             sandbox_mode: start.context.sandbox_mode,
+        }),
+        Payload::ApprovalGranted(granted) => Some(What::Granted {
+            grant_id: granted.grant_id,
+            prefix: granted.prefix,
+            by: granted.by,
+        }),
+        Payload::ApprovalRevoked(revoked) => Some(What::Revoked {
+            grant_id: revoked.grant_id,
+            by: revoked.by,
         }),
         _ if line.event.kind.starts_with("approval/") => Some(What::Other {
             r#type: line.event.kind.clone(),

@@ -1,13 +1,22 @@
 //! Looking after a session: checking its log, and how far it is stored.
 
-use axum::{Json, extract::State};
+use std::ops::ControlFlow;
+
+use axum::{Json, extract::State, response::Response};
+use futures_util::Stream;
 use serde::Serialize;
-use threadline_store::{Finding, Holder, VerifyReport, WindowAt};
+use threadline_session::SessionId;
+use threadline_store::{
+    CheckProgress, CheckStage, Finding, Holder, VerifyReport, WatchCheck, WindowAt,
+};
+use tokio::{sync::watch, task::JoinHandle, time::MissedTickBehavior};
+use tokio_util::sync::DropGuard;
 
 use crate::{
-    error::Problem,
+    error::{Code, Problem},
     input::{self, Params, Path},
-    limits::MAX_FINDINGS,
+    limits::{CHECK_GAP, MAX_FINDINGS},
+    sse::{self, Frames},
     state::Shared,
 };
 
@@ -53,6 +62,11 @@ fn seq_of(finding: &Finding) -> Option<u64> {
     }
 }
 
+/// What a check is asked to look at.
+fn asked(params: &Params) -> Result<bool, Problem> {
+    params.choice("requests", false, &[("1", true), ("0", false)])
+}
+
 /// `POST /api/agent/sessions/{id}/verify`
 pub(crate) async fn verify(
     State(shared): State<Shared>,
@@ -60,13 +74,149 @@ pub(crate) async fn verify(
     params: Params,
 ) -> Result<Json<Verified>, Problem> {
     let id = input::session_id(id)?;
-    let requests = params.choice("requests", false, &[("1", true), ("0", false)])?;
+    let mut check = Check::start(&shared, id, asked(&params)?);
+    check.outcome().await.map(Json)
+}
+
+/// `POST /api/agent/sessions/{id}/verify/stream`
+pub(crate) async fn verify_stream(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Response, Problem> {
+    let id = input::session_id(id)?;
+    let requests = asked(&params)?;
+    shared.agents.store().stat(&id).await?;
+    let check = Check::start(&shared, id, requests);
+    Ok(sse::respond(&shared, check.into_stream()))
+}
+
+/// A check that goes on in a task of its own and ends with this: when the client has gone or the
+/// server goes down.
+struct Check {
+    task: JoinHandle<Result<Verified, Problem>>,
+    progress: watch::Receiver<Option<CheckProgress>>,
+    _ends: DropGuard,
+}
+
+#[derive(Serialize)]
+struct Progress {
+    r#type: &'static str,
+    /// `waiting` while another check goes on, then what the check does.
+    stage: &'static str,
+    bytes: u64,
+    of: u64,
+}
+
+#[derive(Serialize)]
+struct Done {
+    r#type: &'static str,
+    report: Verified,
+}
+
+impl Check {
+    fn start(shared: &Shared, id: SessionId, requests: bool) -> Self {
+        let ends = shared.closing.child_token();
+        let (tell, progress) = watch::channel(None);
+        let work = {
+            let (shared, ends) = (shared.clone(), ends.clone());
+            async move {
+                let mut watch = move |progress| {
+                    tell.send_replace(Some(progress));
+                    if ends.is_cancelled() {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                };
+                check(&shared, &id, requests, &mut watch).await
+            }
+        };
+        let given_up = ends.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = given_up.cancelled() => Err(stopped()),
+                done = work => done,
+            }
+        });
+        Self {
+            task,
+            progress,
+            _ends: ends.drop_guard(),
+        }
+    }
+
+    async fn outcome(&mut self) -> Result<Verified, Problem> {
+        (&mut self.task).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a check has failed");
+            Err(Problem::new(Code::Internal, "the check has failed"))
+        })
+    }
+
+    /// Says now and then how far the check is, and at last what it found.
+    fn into_stream(self) -> impl Stream<Item = Frames> + Send + 'static {
+        let mut ticks = tokio::time::interval(CHECK_GAP);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        futures_util::stream::unfold(Some((self, ticks)), async |state| {
+            let (mut check, mut ticks) = state?;
+            let mut frames = Frames::default();
+            tokio::select! {
+                biased;
+                done = check.outcome() => {
+                    match done {
+                        Ok(report) => {
+                            frames.control("verified", &Done { r#type: "verified", report });
+                        }
+                        Err(problem) => frames.error(problem.into_failure()),
+                    }
+                    Some((frames, None))
+                }
+                _ = ticks.tick() => {
+                    frames.control("progress", &said(*check.progress.borrow_and_update()));
+                    Some((frames, Some((check, ticks))))
+                }
+            }
+        })
+    }
+}
+
+fn said(progress: Option<CheckProgress>) -> Progress {
+    let (stage, bytes, of) = match progress {
+        None => ("waiting", 0, 0),
+        Some(CheckProgress { stage, bytes, of }) => {
+            let stage = match stage {
+                CheckStage::Records => "records",
+                CheckStage::Requests => "requests",
+            };
+            (stage, bytes, of)
+        }
+    };
+    Progress {
+        r#type: "progress",
+        stage,
+        bytes,
+        of,
+    }
+}
+
+fn stopped() -> Problem {
+    Problem::new(Code::ShuttingDown, "the check was stopped")
+}
+
+async fn check(
+    shared: &Shared,
+    id: &SessionId,
+    requests: bool,
+    watch: &mut WatchCheck<'_>,
+) -> Result<Verified, Problem> {
     // It reads a whole log as fast as the disk gives it: one at a time, so that the rest goes on.
     let _turn = shared.checking.lock().await;
     let store = shared.agents.store();
-    let report = store.verify(&id).await?;
+    let report = store.verify_watched(id, watch).await?.ok_or_else(stopped)?;
     let rebuilt = if requests && report.ok {
-        let unequal = store.unequal_requests(&id).await?;
+        let unequal = store.unequal_requests_watched(id, watch).await?;
+        let unequal = unequal.ok_or_else(stopped)?;
         Some(Rebuilt {
             ok: unequal.is_empty(),
             found: unequal.len() as u64,
@@ -75,7 +225,7 @@ pub(crate) async fn verify(
     } else {
         None
     };
-    Ok(Json(verified(report, rebuilt)))
+    Ok(verified(report, rebuilt))
 }
 
 fn verified(report: VerifyReport, requests: Option<Rebuilt>) -> Verified {
@@ -111,6 +261,8 @@ pub(crate) struct Sync {
     /// The last event that a writer has acknowledged as durable, when the storage remembers it.
     durable_seq: Option<u64>,
     durability: &'static str,
+    /// Counts the writers of the session; `null` when nobody has written it here.
+    epoch: Option<u64>,
     bytes: u64,
     writer: Option<Holder>,
 }
@@ -131,6 +283,7 @@ pub(crate) async fn sync(
             threadline_store::Durability::Event => "event",
             threadline_store::Durability::Os => "os",
         },
+        epoch: window.stat.epoch,
         bytes: window.stat.bytes,
         writer: window.stat.writer,
     }))

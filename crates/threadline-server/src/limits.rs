@@ -15,6 +15,9 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Least time between two messages that lists have changed.
 pub const CHANGES_GAP: Duration = Duration::from_millis(200);
 
+/// Time between two words of a check about how far it is.
+pub const CHECK_GAP: Duration = Duration::from_millis(200);
+
 /// What event streams ask clients to wait before they connect again.
 pub const RETRY: Duration = Duration::from_secs(1);
 

@@ -81,18 +81,17 @@ async fn ancestors(
             found.reverse();
             return Ok((found, true));
         }
-        match store.header(&parent.id).await {
-            Ok(stored) => {
-                next.clone_from(&stored.header.parent);
-                found.push(relative(store, stored.header).await?);
+        match header_of(store, &parent.id).await? {
+            Some(header) => {
+                next.clone_from(&header.parent);
+                found.push(relative(store, header).await?);
             }
-            Err(ReadError::NotFound { .. } | ReadError::Corrupt { .. }) => found.push(Relative {
+            None => found.push(Relative {
                 id: parent.id,
                 kind: "session",
                 at_seq: None,
                 summary: None,
             }),
-            Err(error) => return Err(error),
         }
     }
     found.reverse();
@@ -112,11 +111,7 @@ async fn relatives(
     let page = store.list(&filter, cursor, RELATIVES).await?;
     let mut sessions = Vec::new();
     for summary in page.sessions {
-        let header = match store.header(&summary.id).await {
-            Ok(stored) => Some(stored.header),
-            Err(ReadError::NotFound { .. } | ReadError::Corrupt { .. }) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let header = header_of(store, &summary.id).await?;
         sessions.push(Relative {
             id: summary.id.clone(),
             kind: header.as_ref().map_or("session", kind),
@@ -128,6 +123,15 @@ async fn relatives(
         sessions,
         next_cursor: page.next,
     })
+}
+
+/// Returns the header of a session; `None` when it was deleted or cannot be read.
+async fn header_of(store: &SessionStore, id: &SessionId) -> Result<Option<Header>, ReadError> {
+    match store.header(id).await {
+        Ok(stored) => Ok(Some(stored.header)),
+        Err(ReadError::NotFound { .. } | ReadError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn relative(store: &SessionStore, header: Header) -> Result<Relative, ReadError> {

@@ -1,8 +1,10 @@
 //! Approvals, configuration and health.
 
+use std::collections::BTreeMap;
+
 use axum::{Extension, Json, extract::State};
 use serde::Serialize;
-use threadline_agent::{AnswerError, Answered, ApprovalInfo, RunInput, limits::MAX_IMAGES};
+use threadline_agent::{AnswerError, Answered, ApprovalInfo, Price, RunInput, limits::MAX_IMAGES};
 use threadline_model::{Images, limits::MAX_IMAGE_BYTES};
 use threadline_session::{
     RunId,
@@ -129,7 +131,28 @@ pub(crate) struct Config {
     defaults: PolicyPair,
     ceiling: PolicyPair,
     limits: limits::Shown,
+    /// What a million tokens cost, by `provider/model`, else by `provider`.
+    prices: BTreeMap<String, ShownPrice>,
     images: ImageLimits,
+}
+
+/// What a million tokens of a model cost, in the unit that the configuration uses.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownPrice {
+    input: f64,
+    cached_input: f64,
+    output: f64,
+}
+
+impl From<&Price> for ShownPrice {
+    fn from(price: &Price) -> Self {
+        Self {
+            input: price.input,
+            cached_input: price.cached_input,
+            output: price.output,
+        }
+    }
 }
 
 /// What images a message may have.
@@ -167,6 +190,11 @@ pub(crate) async fn config(State(shared): State<Shared>) -> Json<Config> {
         defaults: pair(threadline_agent::policy::narrow(defaults, shared.ceiling)),
         ceiling: pair(shared.ceiling),
         limits: (&config.limits).into(),
+        prices: config
+            .prices
+            .iter()
+            .map(|(model, price)| (model.clone(), price.into()))
+            .collect(),
         images: ImageLimits {
             count: MAX_IMAGES,
             bytes: MAX_IMAGE_BYTES,

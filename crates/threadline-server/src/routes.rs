@@ -247,6 +247,17 @@ fn listing() -> Vec<Route> {
         )
         .query("cwd", Kind::Text, "Only sessions of this folder.")
         .query(
+            "model",
+            Kind::Text,
+            "Only sessions that used this model last: PROVIDER/MODEL.",
+        )
+        .query(
+            "tree",
+            Kind::OneOf(&["0", "1"]),
+            "1: without `parent`, only sessions whose parent the list does not show; each says how \
+             many `children` it shows below. Not with `status`.",
+        )
+        .query(
             "pinned",
             Kind::OneOf(&["true", "false"]),
             "Only pinned sessions, or only others; both by default.",
@@ -581,7 +592,7 @@ fn debugging() -> Vec<Route> {
         .query(
             "seq",
             Kind::Whole,
-            "The step's event, as in the list: the state before it comes from a checkpoint then.",
+            "The step's event, as in the list; without it the step is looked for.",
         )
         .errors(&[
             Code::InvalidInput,
@@ -618,6 +629,12 @@ fn debugging() -> Vec<Route> {
 
 fn looking_after() -> Vec<Route> {
     let reading = [Code::SessionNotFound, Code::Damaged, Code::InvalidInput];
+    let checking = [
+        Code::SessionNotFound,
+        Code::Damaged,
+        Code::InvalidInput,
+        Code::ShuttingDown,
+    ];
     vec![
         Route::new(
             ("post", "/api/agent/sessions/{id}/verify"),
@@ -633,7 +650,22 @@ fn looking_after() -> Vec<Route> {
             Kind::OneOf(&["0", "1"]),
             "1: the request of every step is rebuilt and compared too.",
         )
-        .errors(&reading),
+        .errors(&checking),
+        Route::new(
+            ("post", "/api/agent/sessions/{id}/verify/stream"),
+            post(check::verify_stream),
+            (
+                "verifySessionStream",
+                "The same, saying meanwhile how far it is. It ends when the client goes.",
+            ),
+            (200, Content::Events),
+        )
+        .query(
+            "requests",
+            Kind::OneOf(&["0", "1"]),
+            "1: the request of every step is rebuilt and compared too.",
+        )
+        .errors(&checking),
         Route::new(
             ("get", "/api/agent/sessions/{id}/sync"),
             get(check::sync),

@@ -60,6 +60,11 @@ fn number() -> Value {
     json!({"type": "number"})
 }
 
+/// An object with names that only the server knows.
+fn by_name(about: &str, schema: Value) -> Value {
+    json!({"type": "object", "description": about, "additionalProperties": schema})
+}
+
 /// An object whose fields are described elsewhere.
 fn any_object(about: &str) -> Value {
     json!({"type": "object", "description": about})
@@ -202,13 +207,17 @@ fn summaries() -> Named {
                 ("sessions", list(is("Summary"))),
                 ("nextCursor", or_null(text())),
                 ("rebuilding", boolean()),
-                ("counts?", object(&[("shown", whole()), ("all", whole())])),
+                (
+                    "counts?",
+                    object(&[("shown", whole()), ("inTrees?", whole()), ("all", whole())]),
+                ),
             ]),
         ),
         (
             "Summary",
             object(&[
                 ("id", text()),
+                ("children?", whole()),
                 ("title", or_null(text())),
                 (
                     "madeTitle?",
@@ -744,7 +753,22 @@ fn rest() -> Named {
                 ("defaults", bounds()),
                 ("ceiling", bounds()),
                 ("limits", limits("")),
+                (
+                    "prices",
+                    by_name(
+                        "What a million tokens cost, by provider/model or provider.",
+                        is("Price"),
+                    ),
+                ),
                 ("images", is("ImageLimits")),
+            ]),
+        ),
+        (
+            "Price",
+            object(&[
+                ("input", number()),
+                ("cachedInput", number()),
+                ("output", number()),
             ]),
         ),
         (

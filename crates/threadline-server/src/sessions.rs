@@ -9,7 +9,8 @@ use threadline_session::{
     types,
 };
 use threadline_store::{
-    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionSummary, WindowAt,
+    Archived, Damage, Entry, ListFilter, ReadError, ReadPos, SessionStore, SessionSummary,
+    WindowAt,
     limits::{LIST_LIMIT, MAX_LIST_LIMIT},
 };
 
@@ -25,7 +26,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SessionPage {
-    sessions: Vec<SessionSummary>,
+    sessions: Vec<Listed>,
     next_cursor: Option<String>,
     /// Whether the list is still being made, so that it may lack sessions or show them as they
     /// were.
@@ -34,38 +35,74 @@ pub(crate) struct SessionPage {
     counts: Option<Counts>,
 }
 
+/// A session in a list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    summary: SessionSummary,
+    /// In a list of trees, how many sessions it shows right below this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    children: Option<u64>,
+}
+
 /// How many sessions there are.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Counts {
     /// Those that the list shows on all its pages.
     shown: u64,
+    /// In a list of trees, those that it shows once all trees are open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_trees: Option<u64>,
     /// All that are stored.
     all: u64,
 }
 
-/// `GET /api/agent/sessions`
-pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer<SessionPage> {
+fn model_in(text: &str) -> Result<ModelRef, Problem> {
+    let (provider, name) = text
+        .split_once('/')
+        .ok_or_else(|| Problem::field("model", "it is no PROVIDER/MODEL"))?;
+    Ok(ModelRef {
+        provider: provider.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// What a list is asked to show, and whether as trees.
+fn asked(params: &Params) -> Result<(ListFilter, bool), Problem> {
     let archived = [
         ("false", Archived::No),
         ("true", Archived::Only),
         ("all", Archived::All),
     ];
     let statuses = STATUSES.map(|(word, status)| (word, Some(status)));
-    let parent = match params.get("parent") {
-        Some(id) => Some(input::id_in("parent", id)?),
-        None => None,
-    };
+    let pinned = [("true", Some(true)), ("false", Some(false))];
+    let parent = params.get("parent");
     let filter = ListFilter {
         query: params.get("query").map(str::to_owned),
         archived: params.choice("archived", Archived::No, &archived)?,
         status: params.choice("status", None, &statuses)?,
-        parent,
+        parent: parent.map(|id| input::id_in("parent", id)).transpose()?,
         cwd: params.get("cwd").map(str::to_owned),
-        pinned: params.choice(
-            "pinned",
-            None,
-            &[("true", Some(true)), ("false", Some(false))],
-        )?,
+        pinned: params.choice("pinned", None, &pinned)?,
+        model: params.get("model").map(model_in).transpose()?,
+        roots: false,
+    };
+    let tree = params.choice("tree", false, &[("1", true), ("0", false)])?;
+    if tree && filter.status.is_some() {
+        // Whether a parent runs is seen when it is shown, too late to say where its forks belong.
+        let detail = "a list of trees takes no status";
+        return Err(Problem::field("status", detail));
+    }
+    Ok((filter, tree))
+}
+
+/// `GET /api/agent/sessions`
+pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer<SessionPage> {
+    let (every, tree) = asked(&params)?;
+    let filter = ListFilter {
+        roots: tree && every.parent.is_none(),
+        ..every.clone()
     };
     let limit = params.number("limit", LIST_LIMIT as u64, 1..=MAX_LIST_LIMIT as u64)?;
     let limit = usize::try_from(limit).unwrap_or(LIST_LIMIT);
@@ -93,17 +130,45 @@ pub(crate) async fn list(State(shared): State<Shared>, params: Params) -> Answer
             } else {
                 store.count(&filter).await?
             },
+            in_trees: if filter.roots {
+                Some(store.count(&every).await?)
+            } else {
+                None
+            },
             all: store.count(&all).await?,
         })
     } else {
         None
     };
     Ok(Json(SessionPage {
-        sessions: page.sessions,
+        sessions: rows(store, page.sessions, tree.then_some(&every)).await?,
         next_cursor: page.next,
         rebuilding: page.rebuilding.is_some(),
         counts,
     }))
+}
+
+/// Makes the rows of a page, in a list of trees with how many each has below.
+async fn rows(
+    store: &SessionStore,
+    sessions: Vec<SessionSummary>,
+    trees: Option<&ListFilter>,
+) -> Result<Vec<Listed>, Problem> {
+    let mut rows = Vec::with_capacity(sessions.len());
+    for summary in sessions {
+        let children = match trees {
+            Some(every) => {
+                let below = ListFilter {
+                    parent: Some(summary.id.clone()),
+                    ..every.clone()
+                };
+                Some(store.count(&below).await?)
+            }
+            None => None,
+        };
+        rows.push(Listed { summary, children });
+    }
+    Ok(rows)
 }
 
 #[derive(Debug, Serialize)]
@@ -166,8 +231,17 @@ pub(crate) async fn history(
     Path(id): Path<String>,
 ) -> Answer<History> {
     let id = input::session_id(id)?;
-    let inspected = shared.agents.store().inspect_turns(&id, drop).await?;
-    let transcript = inspected.view.transcript();
+    let store = shared.agents.store();
+    let resumed = store.resumed(&id).await?;
+    let inspected;
+    let transcript = match &resumed {
+        Some(transcript) => transcript,
+        None => {
+            // What comes before the damage is shown all the same.
+            inspected = store.inspect_turns(&id, drop).await?;
+            inspected.view.transcript()
+        }
+    };
     let items = transcript
         .surface()
         .map(|(seq, item)| surface_item(seq, &item))

@@ -3,7 +3,13 @@
 //! Field names and meanings are the table in `docs/format.md`. A field that this version does not
 //! know stays in the log untouched, because payloads are never written back.
 
+mod approval;
+mod inbox;
+
 use serde::{Deserialize, Serialize};
+
+pub use approval::{ApprovalAsked, ApprovalDecided, ApprovalGranted, ApprovalRevoked, Decision};
+pub use inbox::{Delivery, InboxMark, InboxQueued};
 
 pub use crate::surrogates::replace_lone_surrogates;
 pub use crate::vocabulary::PayloadError;
@@ -613,122 +619,6 @@ pub struct SubagentUsage {
     pub usage: Usage,
     /// What of them no earlier event of this session tells of.
     pub added: Usage,
-}
-
-/// `approval/asked`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalAsked {
-    /// Identifies the question.
-    pub approval_id: String,
-    /// The call it is about.
-    pub call_id: String,
-    /// The tool.
-    pub name: String,
-    /// The call's arguments.
-    pub arguments: String,
-    /// Why it is asked.
-    pub reason: String,
-    /// Words that the answer may approve all commands of the session by that begin with them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<Vec<String>>,
-    /// Whether the call would run without the sandbox. Such an answer holds for this call alone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub outside_sandbox: bool,
-}
-
-/// An answer to an approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Decision {
-    /// Yes, this once.
-    Approved,
-    /// Yes, and the like for the rest of the session.
-    ApprovedForSession,
-    /// No.
-    Denied,
-    /// Nobody answered in time, or the process ended first.
-    Expired,
-}
-
-/// `approval/decided`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalDecided {
-    /// The question.
-    pub approval_id: String,
-    /// The answer.
-    pub decision: Decision,
-    /// Who gave it.
-    pub by: String,
-    /// What the person added, told to the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub comment: Option<String>,
-    /// With `approved_for_session`: commands that begin with these words are approved, instead of
-    /// the identical call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<Vec<String>>,
-}
-
-/// `approval/granted`: commands that begin with these words are not asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalGranted {
-    /// Identifies the grant.
-    pub grant_id: String,
-    /// The words.
-    pub prefix: Vec<String>,
-    /// Who granted it.
-    pub by: String,
-}
-
-/// `approval/revoked`: a grant ends, be it one of `approval/granted` or, under the id of its
-/// question, one of `approval/decided`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApprovalRevoked {
-    /// The grant.
-    pub grant_id: String,
-    /// Who revoked it.
-    pub by: String,
-}
-
-/// When a waiting message is delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Delivery {
-    /// As a turn of its own, after the one that is under way.
-    #[default]
-    AfterTurn,
-    /// At the next step of the turn that is under way; after the turn if there is none.
-    NextStep,
-}
-
-/// `inbox/queued`: a message waits. The same id again puts other words in its place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InboxQueued {
-    /// The message.
-    pub message_id: String,
-    /// What it says.
-    pub content: Vec<ContentPart>,
-    /// When it is delivered.
-    #[serde(default, skip_serializing_if = "Delivery::is_after_turn")]
-    pub delivery: Delivery,
-}
-
-impl Delivery {
-    fn is_after_turn(&self) -> bool {
-        *self == Self::AfterTurn
-    }
-}
-
-/// `inbox/taken` and `inbox/dropped`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InboxMark {
-    /// The message.
-    pub message_id: String,
 }
 
 /// A closed range of the log.

@@ -346,7 +346,8 @@ pub(crate) fn lines(
 /// Returns what is known of a session without its log.
 pub(crate) fn stat(conn: &Connection, id: &SessionId) -> Result<Option<Stat>, Fail> {
     let sql = format!(
-        "SELECT s.num, s.bytes, s.people, s.acknowledged, s.lease, s.since, s.segment, {}
+        "SELECT s.num, s.bytes, s.people, s.acknowledged, s.lease, s.since, s.segment,
+                s.epoch, {}
          FROM sessions s LEFT JOIN holders h ON h.num = s.holder WHERE s.id = ?1",
         Held::COLUMNS
     );
@@ -355,7 +356,7 @@ pub(crate) fn stat(conn: &Connection, id: &SessionId) -> Result<Option<Stat>, Fa
         .query_row([id.as_str()], |row| {
             let num = unsigned(row.get(0)?);
             let bytes = unsigned(row.get(1)?);
-            let held = Held::read(row, 7, row.get(4)?, unsigned(row.get(5)?))?;
+            let held = Held::read(row, 8, row.get(4)?, unsigned(row.get(5)?))?;
             Ok(Stat {
                 bytes,
                 // A repaired log may be as long as the old one, but has a segment of its own.
@@ -363,6 +364,7 @@ pub(crate) fn stat(conn: &Connection, id: &SessionId) -> Result<Option<Stat>, Fa
                 people: Stamp(unsigned(row.get(2)?), num),
                 writer: held.filter(Held::is_alive).map(|held| held.holder()),
                 acknowledged: row.get::<_, Option<i64>>(3)?.map(unsigned),
+                epoch: Some(unsigned(row.get(7)?)),
             })
         })
         .optional()?;

@@ -123,6 +123,9 @@ pub struct Stat {
     pub writer: Option<Holder>,
     /// Highest event that a writer has acknowledged as durable, when the backend remembers it.
     pub acknowledged: Option<u64>,
+    /// Counts the writers: whoever claimed the session in an earlier epoch is fenced. `None` when
+    /// nobody has claimed it here.
+    pub epoch: Option<u64>,
 }
 
 /// A header as it is stored.

@@ -52,6 +52,6 @@ pub use store::{Clock, Inspected, Loaded, RawPage, SessionStore, StoreOptions, S
 pub use summary::{
     Durability, MadeTitle, SessionStatus, SessionSummary, SummaryError, SummaryPatch, UserSummary,
 };
-pub use verify::{Finding, VerifyReport};
+pub use verify::{CheckProgress, CheckStage, Finding, VerifyReport, WatchCheck};
 pub use window::{Window, WindowAt};
 pub use writer::{AppendOptions, Appended, SessionWriter};

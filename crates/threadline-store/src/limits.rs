@@ -43,6 +43,9 @@ pub const LIST_LOOKS: usize = 128;
 /// How long a list goes on looking at more of them.
 pub const LIST_LOOK_TIME: Duration = Duration::from_millis(50);
 
+/// Bytes of log between two words of a check about how far it is.
+pub const CHECK_STRIDE: u64 = 1 << 20;
+
 /// Bytes that are gathered for the hash of a chain.
 pub const HASHED_AT_ONCE: usize = 64 << 10;
 

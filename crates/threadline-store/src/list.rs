@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 
-use threadline_session::SessionId;
+use threadline_session::{SessionId, payload::ModelRef};
 
 use self::derive::Found;
 use crate::{
@@ -54,6 +54,11 @@ pub struct ListFilter {
     pub parent: Option<SessionId>,
     /// Pinned or not.
     pub pinned: Option<bool>,
+    /// The model that a session used last.
+    pub model: Option<ModelRef>,
+    /// Only sessions whose parent is not one of those that the rest of the filter admits, so that
+    /// a list of trees shows each session once: here, or below its parent.
+    pub roots: bool,
 }
 
 impl ListFilter {
@@ -90,7 +95,8 @@ impl ListFilter {
         !matches!(self.status, Some(Running | Waiting | Interrupted))
     }
 
-    /// Returns whether a row of a catalogue may be shown.
+    /// Returns whether a row of a catalogue may be shown, as far as the row itself says;
+    /// [`roots`](Self::roots) is for who knows the parent's.
     #[must_use]
     pub fn admits(&self, row: &SessionSummary) -> bool {
         let archived = match self.archived {
@@ -105,6 +111,7 @@ impl ListFilter {
             && (statuses.is_empty() || statuses.contains(&row.status))
             && (self.parent.is_none() || self.parent.as_ref() == parent)
             && self.pinned.is_none_or(|pinned| pinned == row.pinned)
+            && (self.model.is_none() || self.model == row.model)
             && self.finds(row)
     }
 

@@ -310,6 +310,7 @@ impl Backend for MemoryBackend {
             people: Stamp(held.people, 0),
             writer: held.claimed.then(this_process),
             acknowledged: held.acknowledged,
+            epoch: Some(held.epoch),
         }))
     }
 

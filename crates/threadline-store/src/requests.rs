@@ -1,5 +1,7 @@
 //! Rebuilding from the log what steps have sent.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use threadline_session::{
     Event, Payload, PendingApproval, Queued, Request, RequestError, RunId, SessionGrant, SessionId,
@@ -9,7 +11,10 @@ use threadline_session::{
     types,
 };
 
-use crate::{BackendError, Entry, ReadError, ReadPos, SessionStore, limits::PAGE_BYTES};
+use crate::{
+    BackendError, CheckStage, Entry, ReadError, ReadPos, SessionStore, WatchCheck, WindowAt,
+    limits::PAGE_BYTES, verify::Meter,
+};
 
 /// Questions to a person that a dead process has left open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +131,58 @@ impl SessionStore {
         }))
     }
 
-    /// Rebuilds the request of a step from the log alone.
+    /// Returns the state that the next opening of a session begins with, as opening restores it:
+    /// from a checkpoint, the content of the surface by the places of its lines, the last turn
+    /// closed unless somebody is writing it. `None` when something is in the way that opening
+    /// would refuse.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn resumed(&self, id: &SessionId) -> Result<Option<Transcript>, ReadError> {
+        let stat = self.stat(id).await?;
+        let scan = self.restore(id, None, true).await?;
+        if scan.is_stuck() {
+            return Ok(None);
+        }
+        let mut state = scan.state;
+        if stat.writer.is_none() {
+            for event in closers(&state).unwrap_or_default() {
+                if state.apply(&event).is_err() {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(state))
+    }
+
+    /// Returns where a step begins. Steps are counted up, so it is found by halving the log; `None`
+    /// when it is not, or damage is in the way.
+    async fn step_at(&self, id: &SessionId, step: u64) -> Result<Option<u64>, ReadError> {
+        let (mut low, mut high) = (0, self.window(id, WindowAt::End, 1).await?.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut newest = None;
+            let look = |line: &Line| {
+                let seq = line.event.seq;
+                newest = step_of(line).map(|start| (start.step, seq));
+                newest.is_none() && seq > low
+            };
+            match self.each_event_back(id, middle + 1, look).await {
+                Ok(()) => {}
+                Err(ReadError::Corrupt { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+            match newest {
+                Some((found, seq)) if found == step => return Ok(Some(seq)),
+                Some((found, seq)) if found > step => high = seq,
+                _ => low = middle + 1,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rebuilds the request of a step from the log alone: from the state that a checkpoint gives
+    /// right before it, or from the first event if the step is not found without.
     ///
     /// # Errors
     /// [`ReadError`]; the inner result says when the session has no such step.
@@ -135,6 +191,12 @@ impl SessionStore {
         id: &SessionId,
         step: u64,
     ) -> Result<Option<Result<RebuiltRequest, RequestError>>, ReadError> {
+        self.stat(id).await?;
+        if let Some(seq) = self.step_at(id, step).await?
+            && let Some(found) = self.request_at(id, step, seq).await?
+        {
+            return Ok(Some(found));
+        }
         let mut found = None;
         self.replay(id, |state, line| {
             let Some(start) = step_of(line).filter(|start| start.step == step) else {
@@ -158,8 +220,28 @@ impl SessionStore {
     /// # Errors
     /// [`ReadError`].
     pub async fn unequal_requests(&self, id: &SessionId) -> Result<Vec<Unequal>, ReadError> {
+        let unequal = self
+            .unequal_requests_watched(id, &mut |_| ControlFlow::Continue(()))
+            .await?;
+        Ok(unequal.unwrap_or_default())
+    }
+
+    /// The same for who wants to know how far it is, or to stop it: `None` when `watch` did.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub async fn unequal_requests_watched(
+        &self,
+        id: &SessionId,
+        watch: &mut WatchCheck<'_>,
+    ) -> Result<Option<Vec<Unequal>>, ReadError> {
         let mut unequal = Vec::new();
+        let of = self.stat(id).await?.bytes;
+        let mut meter = Meter::new(watch, CheckStage::Requests, of);
         self.replay(id, |state, line| {
+            if !meter.line(&line.raw) {
+                return false;
+            }
             if let Some(start) = step_of(line) {
                 let rebuilt = Request::build(state)
                     .ok()
@@ -174,7 +256,7 @@ impl SessionStore {
             true
         })
         .await?;
-        Ok(unequal)
+        Ok((!meter.is_stopped()).then_some(unequal))
     }
 
     /// Applies the log event by event, and calls `f` with the state before each until it returns

@@ -14,13 +14,12 @@ use threadline_session::{
 use crate::{
     AppendError, AppendOptions, Backend, ClaimError, CreateError, Damage, DeleteError, Durability,
     Entry, Follow, LogEnd, MadeTitle, OpenError, Page, ReadError, ReadPos, SessionSummary,
-    SessionWriter, Stat, StoredHeader, SummaryPatch, Torn, UpdateError, UserSummary, VerifyReport,
-    WriteError, Writer,
+    SessionWriter, Stat, StoredHeader, SummaryPatch, Torn, UpdateError, UserSummary, WriteError,
+    Writer,
     error::header_error,
     limits::{MADE_TITLE_TRIES, MAX_TAGS, MAX_TITLE_CHARS, PAGE_BYTES},
     list::Lists,
     scan::{Fold, Scan},
-    verify,
     writer::{Checkpoints, Keys, Parts, Tail},
 };
 
@@ -535,14 +534,6 @@ impl SessionStore {
             id.clone(),
             after.map_or(0, |seq| seq.saturating_add(1)),
         )
-    }
-
-    /// Checks a whole log: every checksum, every number, every link of the chain.
-    ///
-    /// # Errors
-    /// [`ReadError`] when there is nothing to check. What the check finds is in the report.
-    pub async fn verify(&self, id: &SessionId) -> Result<VerifyReport, ReadError> {
-        verify::verify(self, id).await
     }
 
     /// Calls `f` for each valid line in order until it returns false or the log ends.

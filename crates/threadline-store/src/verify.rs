@@ -1,5 +1,7 @@
 //! Checking a whole log with the same decoder that running uses.
 
+use std::ops::ControlFlow;
+
 use serde::Serialize;
 use threadline_session::{
     ApplyError, SessionId, Skimmed, Transcript,
@@ -10,8 +12,72 @@ use threadline_session::{
 
 use crate::{
     Damage, Entry, ReadError, ReadPos, SessionStore, Shown, Torn,
-    limits::{HASHED_AT_ONCE, PAGE_BYTES},
+    limits::{CHECK_STRIDE, HASHED_AT_ONCE, PAGE_BYTES},
 };
+
+/// What a check of a log is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckStage {
+    /// It reads the records.
+    Records,
+    /// It rebuilds the requests of all steps.
+    Requests,
+}
+
+/// How far a check of a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CheckProgress {
+    /// What it is doing.
+    pub stage: CheckStage,
+    /// Bytes of the log that it has seen in this stage.
+    pub bytes: u64,
+    /// Bytes that the log had when the stage began; it may grow meanwhile.
+    pub of: u64,
+}
+
+/// Is told how far a check is about every [`CHECK_STRIDE`], and ends it with
+/// [`ControlFlow::Break`].
+pub type WatchCheck<'a> = dyn FnMut(CheckProgress) -> ControlFlow<()> + Send + 'a;
+
+/// Counts the bytes of a check for whoever watches it.
+pub(crate) struct Meter<'a, 'w> {
+    watch: &'a mut WatchCheck<'w>,
+    progress: CheckProgress,
+    told: u64,
+    stopped: bool,
+}
+
+impl<'a, 'w> Meter<'a, 'w> {
+    pub(crate) fn new(watch: &'a mut WatchCheck<'w>, stage: CheckStage, of: u64) -> Self {
+        let progress = CheckProgress {
+            stage,
+            bytes: 0,
+            of,
+        };
+        let stopped = watch(progress).is_break();
+        Self {
+            watch,
+            progress,
+            told: 0,
+            stopped,
+        }
+    }
+
+    /// Counts a line without its end. Returns whether the check goes on.
+    pub(crate) fn line(&mut self, line: &[u8]) -> bool {
+        self.progress.bytes += line.len() as u64 + 1;
+        if !self.stopped && self.progress.bytes - self.told >= CHECK_STRIDE {
+            self.told = self.progress.bytes;
+            self.stopped = (self.watch)(self.progress).is_break();
+        }
+        !self.stopped
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+}
 
 /// Something wrong with a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -119,15 +185,41 @@ pub struct VerifyReport {
     pub findings: Vec<Finding>,
 }
 
-pub(crate) async fn verify(
+impl SessionStore {
+    /// Checks a whole log: every checksum, every number, every link of the chain.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there is nothing to check. What the check finds is in the report.
+    pub async fn verify(&self, id: &SessionId) -> Result<VerifyReport, ReadError> {
+        let (report, _) = check(self, id, &mut |_| ControlFlow::Continue(())).await?;
+        Ok(report)
+    }
+
+    /// The same for who wants to know how far it is, or to stop it: `None` when `watch` did.
+    ///
+    /// # Errors
+    /// As [`SessionStore::verify`].
+    pub async fn verify_watched(
+        &self,
+        id: &SessionId,
+        watch: &mut WatchCheck<'_>,
+    ) -> Result<Option<VerifyReport>, ReadError> {
+        let (report, whole) = check(self, id, watch).await?;
+        Ok(whole.then_some(report))
+    }
+}
+
+/// Checks a log, and says whether `watch` let it come to the end.
+async fn check(
     store: &SessionStore,
     id: &SessionId,
-) -> Result<VerifyReport, ReadError> {
+    watch: &mut WatchCheck<'_>,
+) -> Result<(VerifyReport, bool), ReadError> {
     let stat = store.stat(id).await?;
     match store.header(id).await {
         Ok(_) => {}
         Err(ReadError::Corrupt { damage, .. }) => {
-            return Ok(VerifyReport {
+            let report = VerifyReport {
                 id: id.clone(),
                 ok: false,
                 events: 0,
@@ -136,22 +228,32 @@ pub(crate) async fn verify(
                 head: None,
                 torn: None,
                 findings: vec![Finding::Damage { damage }],
-            });
+            };
+            return Ok((report, true));
         }
         Err(error) => return Err(error),
     }
+    let mut meter = Meter::new(watch, CheckStage::Records, stat.bytes);
     let mut check = Check::new(store.transcript().bare());
-    let mut pos = check.fast(store, id, stat.acknowledged).await?;
+    let mut pos = check.fast(store, id, stat.acknowledged, &mut meter).await?;
     let torn = loop {
+        if meter.is_stopped() {
+            break None;
+        }
         let page = store.backend().page(id, pos, PAGE_BYTES).await?;
-        page.entries.iter().for_each(|entry| check.take(entry));
+        for entry in &page.entries {
+            check.take(entry);
+            if let Entry::Line(line, _) = entry {
+                meter.line(&line.raw);
+            }
+        }
         pos = page.next;
         if page.end {
             break page.torn;
         }
     };
     check.finish(stat.acknowledged);
-    Ok(VerifyReport {
+    let report = VerifyReport {
         id: id.clone(),
         ok: check.findings.is_empty(),
         events: check.events,
@@ -164,7 +266,8 @@ pub(crate) async fn verify(
         head: check.chain.last().map(|value| value.to_hex()),
         torn,
         findings: check.findings,
-    })
+    };
+    Ok((report, !meter.is_stopped()))
 }
 
 struct Check {
@@ -217,6 +320,7 @@ impl Check {
         store: &SessionStore,
         id: &SessionId,
         acknowledged: Option<u64>,
+        meter: &mut Meter<'_, '_>,
     ) -> Result<ReadPos, ReadError> {
         let Some(end) = acknowledged else {
             return Ok(ReadPos::default());
@@ -224,7 +328,10 @@ impl Check {
         let start = ReadPos::default();
         let stopped = store
             .backend()
-            .skim(id, start, &mut |shown| self.look(shown, end))
+            .skim(id, start, &mut |shown| {
+                let (Shown::Header(line) | Shown::Line(line, _)) = &shown;
+                meter.line(line) && self.look(shown, end)
+            })
             .await?;
         self.flush();
         Ok(match self.last_seq {

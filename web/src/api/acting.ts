@@ -11,6 +11,10 @@ export interface ListQuery {
   status: SessionStatus | "";
   /** A folder; empty: all. */
   cwd: string;
+  /** `provider/model` that was used last; empty: all. */
+  model: string;
+  /** Forks and children below what they came from. */
+  tree: "1" | "";
 }
 
 export interface ListPlace {
@@ -22,7 +26,7 @@ export interface ListPlace {
 }
 
 export interface CountedPage extends SessionPage {
-  counts?: { shown: number; all: number };
+  counts?: { shown: number; inTrees?: number; all: number };
 }
 
 export type Delivery = "after_turn" | "next_step";

@@ -26,7 +26,6 @@ import type {
   Sync,
   Timeline,
   TurnsResponse,
-  Verified,
 } from "./types";
 
 const root = "/api/agent";
@@ -99,11 +98,8 @@ export const api = {
   log: (id: string, from: number, limit: number, signal?: AbortSignal) =>
     json<LogPage>(`${session(id)}/log?from=${from}&limit=${limit}`, signal ? { signal } : {}),
 
-  verify: (id: string, requests: boolean, signal?: AbortSignal) =>
-    json<Verified>(`${session(id)}/verify?requests=${requests ? 1 : 0}`, {
-      method: "POST",
-      ...(signal ? { signal } : {}),
-    }),
+  verifyUrl: (id: string, requests: boolean) =>
+    `${root}${session(id)}/verify/stream?requests=${requests ? 1 : 0}`,
 
   sync: (id: string, signal?: AbortSignal) =>
     json<Sync>(`${session(id)}/sync`, signal ? { signal } : {}),

@@ -60,6 +60,13 @@ export function errorFromProblem(problem: Problem, status: number): ApiError {
   return new ApiError({ status, code: textOf(problem.code) ?? `http_${status}`, detail, hint });
 }
 
+/** The last message of an event stream that failed. */
+export function errorFromMessage(data: string): ApiError {
+  const problem = JSON.parse(data) as Problem & { message?: string };
+  const detail = problem.message ?? problem.detail;
+  return errorFromProblem(detail === undefined ? problem : { ...problem, detail }, 200);
+}
+
 function textOf(value: unknown): string | undefined {
   return typeof value === "string" && value.trim() !== "" ? value : undefined;
 }

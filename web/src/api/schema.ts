@@ -63,6 +63,19 @@ export type AuditEntry = {
   time: number;
   turn: number;
 } | {
+  by: string;
+  grantId: string;
+  kind: "granted";
+  prefix: string[];
+  seq: number;
+  time: number;
+} | {
+  by: string;
+  grantId: string;
+  kind: "revoked";
+  seq: number;
+  time: number;
+} | {
   kind: "other";
   seq: number;
   time: number;
@@ -76,6 +89,18 @@ export interface Cancelled {
 export interface CaughtUp {
   seq: number;
   type: "caught_up";
+}
+
+export interface CheckDone {
+  report: Verified;
+  type: "verified";
+}
+
+export interface CheckProgress {
+  bytes: number;
+  of: number;
+  stage: "waiting" | "records" | "requests";
+  type: "progress";
 }
 
 export interface CompactionItem {
@@ -114,6 +139,8 @@ export interface Config {
     maxTokens: number | null;
   };
   model: string;
+  /** What a million tokens cost, by provider/model or provider. */
+  prices: Record<string, Price>;
   provider: string;
   providers: string[];
   store: string;
@@ -321,6 +348,12 @@ export type Patch = {
 /** Words that commands begin with: one by one, or as a text. */
 export type Prefix = string[] | string;
 
+export interface Price {
+  cachedInput: number;
+  input: number;
+  output: number;
+}
+
 export interface Problem {
   code: "invalid_input" | "bad_cursor" | "empty_task" | "bad_image" | "unknown_provider" | "unauthorized" | "policy_ceiling" | "bad_host" | "bad_origin" | "not_found" | "session_not_found" | "step_not_found" | "no_such_event" | "blob_not_found" | "approval_not_found" | "grant_not_found" | "method_not_allowed" | "conflict" | "already_exists" | "not_running" | "not_waiting" | "queue_full" | "grants_full" | "already_decided" | "session_busy" | "turn_open" | "nothing_to_redo" | "fork_empty" | "locked" | "fenced" | "too_large" | "damaged" | "unsupported" | "missing_folder" | "invalid_event" | "internal" | "no_store" | "storage_error" | "poisoned" | "unknown_outcome" | "shutting_down" | "storage_full";
   detail: string;
@@ -473,6 +506,7 @@ export interface SessionDetail {
 export interface SessionPage {
   counts?: {
     all: number;
+    inTrees?: number;
     shown: number;
   };
   nextCursor: string | null;
@@ -495,6 +529,7 @@ export type Status = "idle" | "running" | "waiting" | "interrupted" | "damaged" 
 export interface Summary {
   archived: boolean;
   bytes: number;
+  children?: number;
   createdAt: number;
   cwd: string;
   durability: "step" | "event" | "os";
@@ -543,6 +578,7 @@ export interface Sync {
   bytes: number;
   durability: "step" | "event" | "os";
   durableSeq: number | null;
+  epoch: number | null;
   lastSeq: number;
   writer: {
     host: string;

@@ -1,7 +1,7 @@
 import { SseParser, type SseMessage } from "../sse/parser";
 import { api } from "./client";
-import { ApiError, errorFromProblem, errorFromResponse, unreachable } from "./problem";
-import type { AgentInput, Problem, RunStarted } from "./types";
+import { ApiError, errorFromMessage, errorFromResponse, unreachable } from "./problem";
+import type { AgentInput, RunStarted } from "./types";
 
 /**
  * Starts a turn and returns as soon as the server has named the run. The body is dropped then: the
@@ -59,11 +59,7 @@ async function firstAnswer(reader: ReadableStreamDefaultReader<Uint8Array>): Pro
 
 function answerOf(message: SseMessage): RunStarted | null {
   if (message.event === "run_started") return JSON.parse(message.data) as RunStarted;
-  if (message.event === "error") {
-    const problem = JSON.parse(message.data) as Problem & { message?: string };
-    const detail = problem.message ?? problem.detail;
-    throw errorFromProblem(detail === undefined ? problem : { ...problem, detail }, 200);
-  }
+  if (message.event === "error") throw errorFromMessage(message.data);
   return null;
 }
 

@@ -53,6 +53,10 @@ function Watermark({ sync }: { sync: Sync }) {
       <dd>{sync.lastSeq < 0 ? "none" : sync.lastSeq}</dd>
       <dt>Synced</dt>
       <dd>{promises[sync.durability]}</dd>
+      <dt>Epoch</dt>
+      <dd data-testid="epoch">
+        {sync.epoch === null ? "not known" : `${sync.epoch}; writers of earlier ones are fenced`}
+      </dd>
       <dt>Log</dt>
       <dd>{byteSize(sync.bytes)}</dd>
       <dt>Writer</dt>
@@ -150,6 +154,20 @@ function Said({ entry }: { entry: AuditEntry }) {
         <p>
           <strong>Policy from turn {entry.turn} on</strong>: approvals {words(entry.approvalPolicy)},
           sandbox {words(entry.sandboxMode)}
+        </p>
+      );
+    case "granted":
+      return (
+        <p>
+          <strong>Granted</strong> by {revealControls(entry.by)}: commands that begin with
+          <code className="audit-arguments">{revealControls(entry.prefix.join(" "))}</code>
+        </p>
+      );
+    case "revoked":
+      return (
+        <p>
+          <strong>Revoked</strong> by {revealControls(entry.by)}: what was approved for the session under{" "}
+          <code>{revealControls(entry.grantId)}</code>
         </p>
       );
     case "other":

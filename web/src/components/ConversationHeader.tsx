@@ -1,4 +1,4 @@
-import { byteSize, plural, sessionTitle, tokens } from "../model/format";
+import { byteSize, plural, sessionTitle } from "../model/format";
 import { useApp } from "../state/app";
 import type { SessionViewState } from "../state/sessionView";
 import type { ConnectionState } from "../sse/follower";
@@ -7,6 +7,7 @@ import { Status } from "./Feedback";
 import { GrantsButton } from "./GrantsPanel";
 import { Icon } from "./Icon";
 import { TrayButton } from "./SessionRail";
+import { SessionUsage } from "./UsageFacts";
 
 interface ConversationHeaderProps {
   view: SessionViewState;
@@ -27,9 +28,7 @@ export function ConversationHeader({ view, inspecting, onInspect }: Conversation
           {summary !== null && (
             <>
               <span className="optional">{plural(summary.turns, "turn")}</span>
-              <span className="optional" title="Tokens of the whole session">
-                {tokens(summary.usage)}
-              </span>
+              <SessionUsage summary={summary} />
               <span className="optional" title="Size of the log">
                 {byteSize(summary.bytes)}
               </span>

@@ -4,6 +4,7 @@ import { useStore } from "../state/store";
 import { Icon } from "./Icon";
 import { LogPanel } from "./LogPanel";
 import { SessionTools } from "./SessionTools";
+import { UsageFacts } from "./UsageFacts";
 
 // Seldom looked at, so they are not part of the first load.
 const DebugPanel = lazy(async () => ({ default: (await import("./DebugPanel")).DebugPanel }));
@@ -57,6 +58,7 @@ export function Inspector({ onClose, onContinue }: InspectorProps) {
               </button>
             </div>
             <SessionTools key={`tools-${view.id}`} id={view.id} />
+            {view.summary !== null && <UsageFacts summary={view.summary} />}
             <LogPanel key={view.id} id={view.id} log={view.log} turns={view.model.turns} />
           </>
         ) : (

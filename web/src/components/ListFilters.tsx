@@ -1,7 +1,8 @@
 import type { ArchivedFilter } from "../api/client";
 import type { SessionStatus } from "../api/types";
+import { revealControls } from "../model/text";
 import { useApp } from "../state/app";
-import { everything } from "../state/sessionList";
+import { everything, isTree } from "../state/sessionList";
 import { useStore } from "../state/store";
 import { statusLabel } from "./Feedback";
 
@@ -23,6 +24,9 @@ export function ListFilters() {
   if (config !== null) folders.add(config.cwd);
   if (query.cwd !== "") folders.add(query.cwd);
   folders.delete("");
+  const models = new Set(list.loaded().flatMap(({ model }) => (model === null ? [] : [nameOf(model)])));
+  if (config !== null) models.add(`${config.provider}/${config.model}`);
+  if (query.model !== "") models.add(query.model);
   return (
     <div className="filters" role="group" aria-label="Filters">
       <select
@@ -54,6 +58,20 @@ export function ListFilters() {
         ))}
       </select>
       <select
+        aria-label="Model"
+        data-testid="filter-model"
+        data-set={query.model !== ""}
+        value={query.model}
+        onChange={(event) => void list.search({ model: event.target.value })}
+      >
+        <option value="">Any model</option>
+        {[...models].sort().map((model) => (
+          <option key={model} value={model}>
+            {revealControls(model)}
+          </option>
+        ))}
+      </select>
+      <select
         aria-label="Which sessions to list"
         data-set={query.archived !== "false"}
         value={query.archived}
@@ -63,8 +81,22 @@ export function ListFilters() {
         <option value="true">Archived</option>
         <option value="all">All</option>
       </select>
+      <label className="tree-toggle" title={query.status === "" ? "Forks and children below what they came from" : "Not with a status: what runs or waits is shown as a list"}>
+        <input
+          type="checkbox"
+          data-testid="as-tree"
+          checked={isTree(query)}
+          disabled={query.status !== ""}
+          onChange={(event) => void list.search({ tree: event.target.checked ? "1" : "" })}
+        />
+        As a tree
+      </label>
     </div>
   );
+}
+
+function nameOf(model: { provider: string; name: string }): string {
+  return `${model.provider}/${model.name}`;
 }
 
 function folderLabel(folder: string, here: string | undefined): string {
@@ -75,11 +107,11 @@ function folderLabel(folder: string, here: string | undefined): string {
 /** How much of the whole the list shows. */
 export function ListFooter({ deleting }: { deleting: number }) {
   const { list } = useApp();
-  const { total, all, query, phase, rebuilding } = useStore(list.state);
+  const { shown: listed, all, query, phase, rebuilding } = useStore(list.state);
   if (phase !== "ready" || all === 0) return null;
-  const shown = Math.max(0, total - deleting);
-  const hidden = Math.max(0, all - total);
-  const filtered = query.query !== "" || query.status !== "" || query.cwd !== "";
+  const shown = Math.max(0, listed - deleting);
+  const hidden = Math.max(0, all - listed);
+  const filtered = [query.query, query.status, query.cwd, query.model].some((part) => part !== "");
   return (
     <div className="list-footer" data-testid="list-footer" role="status">
       <span>
@@ -93,7 +125,7 @@ export function ListFooter({ deleting }: { deleting: number }) {
           <button
             type="button"
             className="link-button"
-            onClick={() => void list.search({ ...everything, archived: "all" })}
+            onClick={() => void list.search({ ...everything, archived: "all", tree: query.tree })}
           >
             Show all
           </button>

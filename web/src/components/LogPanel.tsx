@@ -2,15 +2,16 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { LogEvent, Turn } from "../api/types";
 import { clockWithMillis, plural } from "../model/format";
+import type { TreeState } from "../model/jsonTree";
 import { layoutLog, rowAt, rowOfEvent, type LogSegment } from "../model/logLayout";
 import { revealControls } from "../model/text";
 import { useApp } from "../state/app";
 import type { LogStore } from "../state/logStore";
 import { useStore } from "../state/store";
-import { CappedText } from "./CappedText";
 import { CopyText } from "./CopyText";
 import { ErrorBanner } from "./Feedback";
 import { Icon } from "./Icon";
+import { JsonTree } from "./JsonTree";
 
 interface LogPanelProps {
   id: string;
@@ -28,10 +29,13 @@ export function LogPanel({ id, log, turns }: LogPanelProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const sticking = useRef(true);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  // Rows that scroll out of sight are taken away; what was open in them is kept.
+  const trees = useRef(new Map<number, TreeState>());
   const toggle = useCallback((seq: number) => {
     setOpen((known) => {
       const next = new Set(known);
       if (!next.delete(seq)) next.add(seq);
+      else trees.current.delete(seq);
       return next;
     });
   }, []);
@@ -105,6 +109,7 @@ export function LogPanel({ id, log, turns }: LogPanelProps) {
                     seq={row.seq}
                     event={log.row(row.seq)}
                     open={open.has(row.seq)}
+                    trees={trees.current}
                     sought={row.seq === sought}
                     onToggle={toggle}
                     onShow={show}
@@ -140,13 +145,14 @@ interface EventRowProps {
   seq: number;
   event: LogEvent | undefined;
   open: boolean;
+  trees: Map<number, TreeState>;
   sought: boolean;
   onToggle: (seq: number) => void;
   onShow: (seq: number) => void;
 }
 
 const EventRow = memo(function EventRow(props: EventRowProps) {
-  const { seq, event, open, sought, onToggle, onShow } = props;
+  const { seq, event, open, trees, sought, onToggle, onShow } = props;
   return (
     <div
       className="log-row"
@@ -174,13 +180,13 @@ const EventRow = memo(function EventRow(props: EventRowProps) {
             <button type="button" className="link-button" onClick={() => onShow(seq)}>
               Show in the conversation
             </button>
-            <CopyText text={JSON.stringify(event)} label={`Copy event ${seq}`} />
+            <CopyText text={() => JSON.stringify(event)} label={`Copy event ${seq}`} />
           </div>
-          <CappedText
-            text={revealControls(JSON.stringify(event, null, 2))}
+          <JsonTree
+            value={event}
             label={`Event ${seq} as JSON`}
-            lines={60}
-            chars={20_000}
+            initial={trees.get(seq)}
+            onChange={(state) => trees.set(seq, state)}
           />
         </>
       )}

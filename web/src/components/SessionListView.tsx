@@ -12,11 +12,13 @@ import {
 import { useNow } from "../hooks/useNow";
 import { wordsOf } from "../model/match";
 import { useApp } from "../state/app";
+import { isTree } from "../state/sessionList";
+import type { ListRow, SessionTree } from "../state/sessionTree";
 import { useStore } from "../state/store";
 import type { Summary } from "../api/types";
 import { ErrorBanner } from "./Feedback";
 import { ListFooter } from "./ListFilters";
-import { SessionRow } from "./SessionRow";
+import { indentOf, SessionRow } from "./SessionRow";
 
 export interface ListHandle {
   move: (by: 1 | -1) => void;
@@ -41,10 +43,12 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
   const view = useStore(app.view.state);
   const now = useNow(30_000);
   useStore(app.deletions.state);
+  useStore(app.tree.state);
+  const tree = isTree(state.query);
   const scroller = useRef<HTMLDivElement>(null);
-  const places = usePlaces(app.list.placeOf.bind(app.list), app.deletions.hidden());
-  const count = Math.max(0, state.total - places.gaps.length);
-  const row = (at: number): Summary | undefined => app.list.row(places.real(at));
+  const places = usePlaces(app.tree.placeOf.bind(app.tree), app.deletions.hidden());
+  const count = Math.max(0, app.tree.count() - places.gaps.length);
+  const row = (at: number): ListRow | undefined => app.tree.row(places.real(at));
 
   const virtual = useVirtualizer({
     count,
@@ -57,13 +61,18 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (state.phase === "ready") app.list.ensure(places.real(first), places.real(last));
+    if (state.phase === "ready") app.tree.ensure(places.real(first), places.real(last));
   });
 
   const { focusAt, onFocus, onBlur } = useRowFocus(scroller);
-  const { current, setActive, move, enter, onKeyDown } = useRovingFocus(count, viewed, (at) => {
-    virtual.scrollToIndex(at, { align: "auto" });
-    focusAt(at);
+  const { current, setActive, move, enter, onKeyDown } = useRovingFocus({
+    count,
+    viewed,
+    reveal: (at) => {
+      virtual.scrollToIndex(at, { align: "auto" });
+      focusAt(at);
+    },
+    sideways: (at, key) => (tree ? sideways(app.tree, row, at, key) : null),
   });
   useImperativeHandle(ref, () => ({ move, enter }));
   const words = wordsOf(state.query.query);
@@ -74,15 +83,19 @@ export function SessionListView({ ref, onOpened }: SessionListViewProps) {
         <ListMessages empty={count === 0} />
         <div className="virtual" role="list" aria-label="Sessions" style={{ height: virtual.getTotalSize() }}>
           {items.map((item) => {
-            const session = row(item.index);
+            const shown = row(item.index);
             const place = { top: item.start, height: item.size, at: item.index };
             const key = keyOf(item.index, row);
-            if (session === undefined) return <LoadingRow key={key} {...place} />;
+            if (shown?.kind === "more") return <MoreRow key={key} {...place} row={shown} focusable={item.index === current} />;
+            if (shown?.kind !== "session") return <LoadingRow key={key} {...place} depth={shown?.depth ?? 0} />;
+            const { session, depth, isOpen } = shown;
             return (
               <SessionRow
                 key={key}
                 {...place}
                 session={live(session, view)}
+                depth={depth}
+                branch={!tree ? "none" : isOpen ? "open" : (session.children ?? 0) > 0 ? "closed" : "leaf"}
                 now={now}
                 words={words}
                 selected={session.id === viewed}
@@ -121,20 +134,55 @@ function usePlaces(placeOf: (id: string) => number, hidden: ReadonlySet<string>)
 }
 
 /** While pages change one by one, a session can be seen at two places for a moment. */
-function keyOf(at: number, row: (at: number) => Summary | undefined): string {
-  const id = row(at)?.id;
+function keyOf(at: number, row: (at: number) => ListRow | undefined): string {
+  const id = idOf(row(at));
   if (id === undefined) return `place ${at}`;
-  for (let near = 1; near <= 3; near++) if (row(at - near)?.id === id) return `${id} ${at}`;
+  for (let near = 1; near <= 3; near++) if (idOf(row(at - near)) === id) return `${id} ${at}`;
   return id;
 }
 
+function idOf(row: ListRow | undefined): string | undefined {
+  return row?.kind === "session" ? row.session.id : undefined;
+}
+
+/** Right opens a branch or goes into it, left closes it or goes to where it begins. */
+function sideways(
+  tree: SessionTree,
+  row: (at: number) => ListRow | undefined,
+  at: number,
+  key: "ArrowLeft" | "ArrowRight",
+): number | null {
+  const here = row(at);
+  if (here === undefined) return null;
+  if (key === "ArrowRight") {
+    if (here.kind !== "session" || (here.session.children ?? 0) === 0) return at;
+    if (here.isOpen) return at + 1;
+    tree.toggle(here.session.id, true);
+    return at;
+  }
+  if (here.kind === "session" && here.isOpen) {
+    tree.toggle(here.session.id, false);
+    return at;
+  }
+  for (let above = at - 1; above >= 0; above--) {
+    const other = row(above);
+    if (other === undefined) return at;
+    if (other.depth < here.depth) return above;
+  }
+  return at;
+}
+
+interface RovingFocus {
+  count: number;
+  viewed: string | null;
+  reveal: (at: number) => void;
+  /** Where the keys of a tree lead; null when there is none. */
+  sideways: (at: number, key: "ArrowLeft" | "ArrowRight") => number | null;
+}
+
 /** One row is reachable by Tab; the arrow keys, j and k move on from it. */
-function useRovingFocus(
-  count: number,
-  viewed: string | null,
-  reveal: (at: number) => void,
-) {
-  const { list } = useApp();
+function useRovingFocus({ count, viewed, reveal, sideways }: RovingFocus) {
+  const { tree } = useApp();
   const [active, setActive] = useState<number | null>(null);
   const [seen, setSeen] = useState(viewed);
   if (seen !== viewed) {
@@ -142,7 +190,7 @@ function useRovingFocus(
     setSeen(viewed);
     setActive(null);
   }
-  const from = active ?? list.placeOf(viewed);
+  const from = active ?? tree.placeOf(viewed);
   const current = count === 0 ? -1 : Math.min(Math.max(from, 0), count - 1);
   const go = (at: number): void => {
     if (count === 0) return;
@@ -154,7 +202,9 @@ function useRovingFocus(
   const enter = (): void => go(Math.max(from, 0));
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey) return;
+    const aside = event.key === "ArrowLeft" || event.key === "ArrowRight" ? sideways(placeOf(event.target) ?? from, event.key) : null;
     const goals: Record<string, number> = {
+      ...(aside === null ? {} : { [event.key]: aside }),
       ArrowDown: from + 1,
       ArrowUp: from - 1,
       PageDown: from + pageOfRows,
@@ -168,6 +218,12 @@ function useRovingFocus(
     go(goal);
   };
   return { current, setActive, move, enter, onKeyDown };
+}
+
+/** The place of the row that has the focus. */
+function placeOf(target: EventTarget): number | null {
+  const at = target instanceof Element ? target.closest<HTMLElement>("[data-at]")?.dataset["at"] : undefined;
+  return at === undefined ? null : Number(at);
 }
 
 /** The followed session knows its status before the list's next refresh. */
@@ -218,9 +274,40 @@ function useRowFocus(scroller: RefObject<HTMLElement | null>) {
   };
 }
 
-function LoadingRow({ top, height, at }: { top: number; height: number; at: number }) {
+interface PlacedRow {
+  top: number;
+  height: number;
+  at: number;
+}
+
+/** What a branch has behind those of its sessions that are shown. */
+function MoreRow({ top, height, at, row, focusable }: PlacedRow & { row: ListRow & { kind: "more" }; focusable: boolean }) {
+  const { tree } = useApp();
   return (
-    <div role="listitem" className="session-row loading" data-at={at} style={{ height, transform: `translateY(${top}px)` }}>
+    <div
+      role="listitem"
+      className="session-row"
+      data-testid="more-row"
+      data-branch="leaf"
+      data-at={at}
+      style={{ height, transform: `translateY(${top}px)`, ...indentOf(row.depth) }}
+    >
+      <button type="button" className="row-main" tabIndex={focusable ? 0 : -1} aria-busy={row.loading} onClick={() => tree.more(row.of)}>
+        {row.error === null ? "Show more of this branch" : `${row.error.message} Try again`}
+      </button>
+    </div>
+  );
+}
+
+function LoadingRow({ top, height, at, depth }: PlacedRow & { depth: number }) {
+  return (
+    <div
+      role="listitem"
+      className="session-row loading"
+      data-at={at}
+      {...(depth > 0 ? { "data-branch": "leaf" } : {})}
+      style={{ height, transform: `translateY(${top}px)`, ...indentOf(depth) }}
+    >
       <button type="button" className="row-main" tabIndex={-1} aria-label="Loading" aria-busy="true">
         <span className="skeleton line" />
         <span className="skeleton line short" />
@@ -245,9 +332,9 @@ function ListMessages({ empty }: { empty: boolean }) {
     return <ErrorBanner error={state.error} onRetry={() => void list.load()} />;
   }
   if (!empty || state.searching) return null;
-  const { query, status, cwd, archived } = state.query;
+  const { query, status, cwd, model, archived } = state.query;
   if (query !== "") return <p className="list-empty">No session matches "{query}".</p>;
-  if (status !== "" || cwd !== "") return <p className="list-empty">No session is left by these filters.</p>;
+  if (status !== "" || cwd !== "" || model !== "") return <p className="list-empty">No session is left by these filters.</p>;
   return (
     <p className="list-empty">
       {archived === "true" ? "Nothing is archived." : "No sessions yet. The first task starts one."}

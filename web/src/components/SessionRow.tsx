@@ -1,4 +1,4 @@
-import { memo, useRef, useState, type KeyboardEvent, type MouseEvent } from "react";
+import { memo, useRef, useState, type CSSProperties, type KeyboardEvent, type MouseEvent } from "react";
 import { toHuman } from "../api/problem";
 import type { Summary } from "../api/types";
 import { dateTime, plural, relativeTime, sessionTitle, shortId, withoutFolder } from "../model/format";
@@ -23,6 +23,10 @@ interface SessionRowProps {
   /** Rows are being picked, so each shows its box. */
   picking: boolean;
   focusable: boolean;
+  /** How far it stands below a root. */
+  depth: number;
+  /** Whether sessions stand below it, in a list of trees. */
+  branch: "none" | "leaf" | "closed" | "open";
   onOpen: () => void;
 }
 
@@ -75,8 +79,12 @@ export const SessionRow = memo(
         data-status={session.status}
         data-selected={selected}
         data-picking={props.picking}
-        style={{ height: props.height, transform: `translateY(${props.top}px)` }}
+        {...(props.branch === "none" ? {} : { "aria-level": props.depth + 1, "data-branch": props.branch })}
+        style={{ height: props.height, transform: `translateY(${props.top}px)`, ...indentOf(props.depth) }}
       >
+        {props.branch !== "none" && (
+          <BranchMark session={session} branch={props.branch} title={title} onToggle={() => app.tree.toggle(session.id)} />
+        )}
         {props.picking && (
           <input
             type="checkbox"
@@ -123,6 +131,39 @@ export const SessionRow = memo(
       (key) => key === "onOpen" || sameProp(before[key], after[key]),
     ),
 );
+
+/** Deeper rows than this stand below each other, so that their words stay readable. */
+const deepest = 8;
+
+/** What the style of a row needs to stand below another. */
+export function indentOf(depth: number): CSSProperties {
+  return { ["--depth" as string]: Math.min(depth, deepest) };
+}
+
+interface BranchMarkProps {
+  session: Summary;
+  branch: "leaf" | "closed" | "open";
+  title: string;
+  onToggle: () => void;
+}
+
+function BranchMark({ session, branch, title, onToggle }: BranchMarkProps) {
+  if (branch === "leaf") return <span className="row-branch" />;
+  const below = plural(session.children ?? 0, "session");
+  return (
+    <button
+      type="button"
+      className="row-branch"
+      tabIndex={-1}
+      aria-expanded={branch === "open"}
+      aria-label={`${below} below ${title}`}
+      title={`${below} below`}
+      onClick={onToggle}
+    >
+      <Icon name="chevron" />
+    </button>
+  );
+}
 
 function sameProp(before: unknown, after: unknown): boolean {
   if (Array.isArray(before) && Array.isArray(after)) return before.join(" ") === after.join(" ");

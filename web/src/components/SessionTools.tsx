@@ -1,15 +1,17 @@
 import { useEffect, useRef, useState } from "react";
 import { api } from "../api/client";
 import { toHuman, type HumanError } from "../api/problem";
-import type { Verified } from "../api/types";
-import { plural } from "../model/format";
+import type { CheckProgress, Verified } from "../api/types";
+import { verifySession } from "../api/verifySession";
+import { byteSize, plural } from "../model/format";
 import { hashOf } from "../state/route";
 import { ErrorBanner } from "./Feedback";
 import { Icon } from "./Icon";
 
 type Check =
   | { kind: "not_checked" }
-  | { kind: "checking" }
+  | { kind: "checking"; progress: CheckProgress | null }
+  | { kind: "stopped" }
   | { kind: "failed"; error: HumanError }
   | { kind: "done"; report: Verified };
 
@@ -29,13 +31,21 @@ export function SessionTools({ id }: { id: string }) {
     abort.current?.abort();
     const mine = new AbortController();
     abort.current = mine;
-    setCheck({ kind: "checking" });
+    setCheck({ kind: "checking", progress: null });
+    const onProgress = (progress: CheckProgress): void => {
+      if (!mine.signal.aborted) setCheck({ kind: "checking", progress });
+    };
     try {
-      const report = await api.verify(id, requests, mine.signal);
+      const report = await verifySession(id, { requests, onProgress, signal: mine.signal });
       if (!mine.signal.aborted) setCheck({ kind: "done", report });
     } catch (error) {
       if (!mine.signal.aborted) setCheck({ kind: "failed", error: toHuman(error) });
     }
+  };
+
+  const stop = (): void => {
+    abort.current?.abort();
+    setCheck({ kind: "stopped" });
   };
 
   const state = stateOf(check);
@@ -46,15 +56,20 @@ export function SessionTools({ id }: { id: string }) {
           <Icon name={state === "intact" ? "check" : state === "damaged" ? "warning" : "panel"} />
           {labels[state]}
         </span>
-        <button
-          type="button"
-          className="button small"
-          data-testid="verify"
-          disabled={check.kind === "checking"}
-          onClick={() => void verify(false)}
-        >
-          {check.kind === "not_checked" ? "Check the log" : "Check again"}
-        </button>
+        {check.kind === "checking" ? (
+          <button type="button" className="button small" data-testid="verify-stop" onClick={stop}>
+            Stop the check
+          </button>
+        ) : (
+          <button
+            type="button"
+            className="button small"
+            data-testid="verify"
+            onClick={() => void verify(false)}
+          >
+            {check.kind === "not_checked" ? "Check the log" : "Check again"}
+          </button>
+        )}
         {state === "intact" && check.kind === "done" && check.report.requests === null && (
           <button
             type="button"
@@ -67,6 +82,7 @@ export function SessionTools({ id }: { id: string }) {
           </button>
         )}
       </div>
+      {check.kind === "checking" && <HowFar progress={check.progress} />}
       {check.kind === "failed" && <ErrorBanner error={check.error} onRetry={() => void verify(false)} />}
       {check.kind === "done" && <Report id={id} report={check.report} />}
       <nav className="tools-row export" aria-label="Export">
@@ -81,11 +97,34 @@ export function SessionTools({ id }: { id: string }) {
   );
 }
 
-type State = "not_checked" | "checking" | "unknown" | "intact" | "mismatch" | "damaged";
+/** A check that takes a moment says how far it is; a short one is over before anybody reads it. */
+function HowFar({ progress }: { progress: CheckProgress | null }) {
+  const label = stages[progress?.stage ?? "waiting"];
+  const known = progress !== null && progress.of > 0;
+  const part = known ? Math.min(1, progress.bytes / progress.of) : undefined;
+  return (
+    <p className="check-progress" data-testid="verify-progress" data-stage={progress?.stage}>
+      <progress aria-label={label} {...(part === undefined ? {} : { value: part })} />
+      <span className="quiet">
+        {label}
+        {known && `: ${Math.floor((part ?? 0) * 100)} % of ${byteSize(progress.of)}`}
+      </span>
+    </p>
+  );
+}
+
+const stages: Record<CheckProgress["stage"], string> = {
+  waiting: "Waiting for another check to end",
+  records: "Reading every record",
+  requests: "Rebuilding every request",
+};
+
+type State = "not_checked" | "checking" | "stopped" | "unknown" | "intact" | "mismatch" | "damaged";
 
 const labels: Record<State, string> = {
   not_checked: "Not checked yet",
-  checking: "Checking every record",
+  checking: "Checking",
+  stopped: "Not checked: stopped",
   unknown: "Could not be checked",
   intact: "Intact",
   mismatch: "Requests differ",

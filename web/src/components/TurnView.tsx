@@ -1,7 +1,7 @@
 import { memo } from "react";
 import type { Turn } from "../api/types";
 import { sentence } from "../api/problem";
-import { clock, compactNumber, dateTime, duration, plural, shortId, tokens } from "../model/format";
+import { clock, dateTime, duration, plural, shortId } from "../model/format";
 import type { Row } from "../model/rows";
 import { revealProse } from "../model/text";
 import { hashOf } from "../state/route";
@@ -10,6 +10,7 @@ import { Status } from "./Feedback";
 import { ItemView, Thinking } from "./Items";
 import { useSessionId } from "./SessionIdContext";
 import { TurnActions, TurnFollowUps } from "./TurnActions";
+import { TurnUsage } from "./UsageFacts";
 
 /** What comes after a turn: other turns, nothing yet, or what cannot be read any more. */
 export type TurnEnding = "earlier" | "last" | "damaged";
@@ -109,25 +110,6 @@ function TurnHeader({ row, liveStatus, onFold }: TurnHeaderProps) {
         </span>
       </span>
     </header>
-  );
-}
-
-function TurnUsage({ turn }: { turn: Turn }) {
-  const { usage } = turn;
-  if (usage.inputTokens + usage.outputTokens === 0) return null;
-  const cached = usage.cachedInputTokens ?? 0;
-  const reasoned = usage.reasoningTokens ?? 0;
-  const detail = [
-    `${usage.inputTokens.toLocaleString("en")} tokens read`,
-    cached > 0 ? `${cached.toLocaleString("en")} of them from the provider's cache` : null,
-    `${usage.outputTokens.toLocaleString("en")} written`,
-    reasoned > 0 ? `${reasoned.toLocaleString("en")} of them reasoning` : null,
-  ].filter((part) => part !== null);
-  return (
-    <span className="turn-usage" title={detail.join(", ")}>
-      {tokens(usage)}
-      {cached > 0 && <span className="optional"> ({compactNumber(cached)} cached)</span>}
-    </span>
   );
 }
 

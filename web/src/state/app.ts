@@ -14,6 +14,7 @@ import { Queue } from "./queue";
 import { Router, type Place } from "./route";
 import { Selection } from "./selection";
 import { SessionList } from "./sessionList";
+import { SessionTree } from "./sessionTree";
 import { SessionView } from "./sessionView";
 import { Settings } from "./settings";
 import { Store } from "./store";
@@ -35,6 +36,8 @@ export class App {
   readonly settings = new Settings();
   readonly router = new Router();
   readonly list = new SessionList();
+  /** The list with its open branches. */
+  readonly tree = new SessionTree(this.list);
   readonly selection = new Selection();
   readonly view = new SessionView();
   readonly composer = new Composer(this.router.state.get().continuing);

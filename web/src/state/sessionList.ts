@@ -10,7 +10,12 @@ const keptPages = 30;
 /** More pinned sessions than this are found in the rest of the list's order only by searching. */
 const maxPinned = 200;
 
-export const everything: ListQuery = { query: "", archived: "false", status: "", cwd: "" };
+export const everything: ListQuery = { query: "", archived: "false", status: "", cwd: "", model: "", tree: "" };
+
+/** Whether a list is shown as trees: what waits or runs is a matter of each session alone. */
+export function isTree(query: ListQuery): boolean {
+  return query.tree === "1" && query.status === "";
+}
 
 export interface SessionListState {
   query: ListQuery;
@@ -18,8 +23,10 @@ export interface SessionListState {
   error: HumanError | null;
   /** Pinned sessions; the places of the list begin with them. */
   pinned: readonly Summary[];
-  /** Sessions that the list shows on all its pages, pinned ones included. */
+  /** Rows that the list shows on all its pages, pinned ones included; of trees, their roots. */
   total: number;
+  /** Sessions that it shows, those in closed trees included. */
+  shown: number;
   /** Sessions that are stored. */
   all: number;
   /** The server is still making the list. */
@@ -43,6 +50,7 @@ export class SessionList {
     error: null,
     pinned: [],
     total: 0,
+    shown: 0,
     all: 0,
     rebuilding: false,
     searching: false,
@@ -50,6 +58,10 @@ export class SessionList {
   });
   /** A session that was seen running does not run any more. */
   onSettled: (summary: Summary) => void = () => {};
+  /** Rows have changed; with `anew`, the list was asked for something else. */
+  onChanged: (anew: boolean) => void = () => {};
+  /** Something may have changed in what the list does not hold. */
+  onRefreshed: () => void = () => {};
   readonly #fetch: FetchSessions;
   readonly #pages = new Map<number, readonly Summary[]>();
   readonly #loading = new Map<number, AbortController>();
@@ -91,6 +103,12 @@ export class SessionList {
     return [...this.state.get().pinned, ...[...this.#pages.values()].flat()];
   }
 
+  /** What the server is asked for. */
+  asked(): ListQuery {
+    const { query } = this.state.get();
+    return isTree(query) ? query : { ...query, tree: "" };
+  }
+
   async search(change: Partial<ListQuery>): Promise<void> {
     this.state.patch({ query: { ...this.state.get().query, ...change }, searching: true });
     await this.load();
@@ -106,6 +124,7 @@ export class SessionList {
       const found = await this.#top([0], generation.signal);
       if (generation.signal.aborted) return;
       this.#pages.clear();
+      this.onChanged(true);
       this.#accept(found);
     } catch (error) {
       if (generation.signal.aborted) return;
@@ -169,15 +188,21 @@ export class SessionList {
       return;
     }
     const put = (list: readonly Summary[]): readonly Summary[] =>
-      list.map((session) => (session.id === summary.id ? summary : session));
+      // How many are below it, only lists say.
+      list.map((session) =>
+        session.id === summary.id ? { ...summary, ...childrenOf(session) } : session,
+      );
     for (const [page, rows] of this.#pages) this.#pages.set(page, put(rows));
     this.#changed({ pinned: put(pinned) });
   }
 
   remove(id: string): void {
     const place = this.placeOf(id);
-    if (place < 0) return;
-    const { pinned, total, all } = this.state.get();
+    if (place < 0) {
+      if (isTree(this.state.get().query)) void this.refresh();
+      return;
+    }
+    const { pinned, total, shown, all } = this.state.get();
     const without = (list: readonly Summary[]): readonly Summary[] =>
       list.filter((session) => session.id !== id);
     const page = Math.floor((place - pinned.length) / listPageSize);
@@ -186,7 +211,7 @@ export class SessionList {
       // Everything behind it has moved up by one.
       for (const known of this.#pages.keys()) if (known > page) this.#pages.delete(known);
     }
-    this.#changed({ pinned: without(pinned), total: total - 1, all: Math.max(0, all - 1) });
+    this.#changed({ pinned: without(pinned), total: total - 1, shown: Math.max(0, shown - 1), all: Math.max(0, all - 1) });
     void this.refresh();
   }
 
@@ -199,10 +224,12 @@ export class SessionList {
   }
 
   async #top(pages: readonly number[], signal: AbortSignal): Promise<Found> {
-    const { query } = this.state.get();
+    const query = this.asked();
+    const pins = (): Promise<CountedPage> => this.#fetch(query, { limit: maxPinned, pinned: true }, signal);
     const [pinned, ...rest] = await Promise.all([
-      this.#fetch(query, { limit: maxPinned, pinned: true }, signal),
-      ...pages.map((page, at) => this.#fetch(query, placeOfPage(page, at === 0), signal)),
+      // A pinned fork stands below what it came from like any other.
+      isTree(query) ? Promise.resolve(noPins) : pins(),
+      ...pages.map((page, at) => this.#fetch(query, placeOfPage(query, page, at === 0), signal)),
     ]);
     return { pinned, pages: rest.map((page, at) => [pages[at] ?? 0, page] as const) };
   }
@@ -215,8 +242,8 @@ export class SessionList {
     generation.addEventListener("abort", stop);
     this.#loading.set(page, request);
     try {
-      const { query } = this.state.get();
-      const found = await this.#fetch(query, placeOfPage(page, false), request.signal);
+      const query = this.asked();
+      const found = await this.#fetch(query, placeOfPage(query, page, false), request.signal);
       if (request.signal.aborted) return;
       this.#put(page, found.sessions);
       this.#changed({});
@@ -234,6 +261,7 @@ export class SessionList {
     // What lies elsewhere may have moved; it is fetched again when it is looked at.
     for (const page of this.#pages.keys()) if (!fresh.has(page)) this.#pages.delete(page);
     this.#accept(found);
+    this.onRefreshed();
     for (const session of this.loaded()) {
       const known = before.get(session.id);
       if (known !== undefined && isActive(known) && !isActive(session)) this.onSettled(session);
@@ -243,13 +271,15 @@ export class SessionList {
   #accept({ pinned, pages }: Found): void {
     for (const [page, found] of pages) this.#put(page, found.sessions);
     const first = pages[0]?.[1];
-    const shown = first?.counts?.shown ?? first?.sessions.length ?? 0;
+    const rows = first?.counts?.shown ?? first?.sessions.length ?? 0;
+    const shown = (first?.counts?.inTrees ?? rows) + pinned.sessions.length;
     this.#changed({
       phase: "ready",
       error: null,
       searching: false,
       pinned: pinned.sessions,
-      total: shown + pinned.sessions.length,
+      total: rows + pinned.sessions.length,
+      shown,
       all: first?.counts?.all ?? shown,
       rebuilding: first?.rebuilding === true,
     });
@@ -265,6 +295,7 @@ export class SessionList {
   }
 
   #changed(change: Partial<SessionListState>): void {
+    this.onChanged(false);
     this.state.patch({ ...change, version: this.state.get().version + 1 });
   }
 }
@@ -274,8 +305,15 @@ interface Found {
   pages: (readonly [number, CountedPage])[];
 }
 
-function placeOfPage(page: number, count: boolean) {
-  return { skip: page * listPageSize, limit: listPageSize, pinned: false, count };
+const noPins: CountedPage = { sessions: [], nextCursor: null, rebuilding: false };
+
+function placeOfPage(query: ListQuery, page: number, count: boolean) {
+  const place = { skip: page * listPageSize, limit: listPageSize, count };
+  return isTree(query) ? place : { ...place, pinned: false };
+}
+
+function childrenOf(session: Summary): Pick<Summary, "children"> {
+  return session.children === undefined ? {} : { children: session.children };
 }
 
 export function isActive(session: Pick<Summary, "status">): boolean {

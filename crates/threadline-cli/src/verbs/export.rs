@@ -25,7 +25,8 @@ pub(crate) async fn export(ui: Ui, store: &SessionStore, args: Export) -> Outcom
         ExportFormat::Markdown => Format::Markdown,
         ExportFormat::Html => Format::Html,
     };
-    let Some(path) = &args.output else {
+    let file = args.output.as_ref().filter(|path| path.as_os_str() != "-");
+    let Some(path) = file else {
         let mut take = |piece: String| {
             let mut out = io::stdout().lock();
             out.write_all(piece.as_bytes())?;

@@ -1,18 +1,21 @@
 //! `threadline verify`: every checksum, every number, every link of the chain; with `--requests`
 //! also every request, which takes as long as going through all of history once more, step by step.
 
+use std::ops::ControlFlow;
+
 use serde_json::{Value, json};
 use threadline_agent::read_code;
 use threadline_session::SessionId;
 use threadline_store::{
-    Finding, LOG_LOST, ReadError, RepairReport, SessionStore, Unequal, VerifyReport,
+    BackendError, CheckProgress, Finding, LOG_LOST, ReadError, RepairReport, SessionStore, Unequal,
+    VerifyReport,
 };
 
 use crate::{
     args::Verify,
     failure::{Exit, Failure, Outcome},
     sessions, text,
-    ui::{Progress, Tone, Ui},
+    ui::{Part, Progress, Tone, Ui},
 };
 
 struct Checked {
@@ -67,7 +70,10 @@ pub(crate) async fn verify(ui: Ui, store: &SessionStore, args: Verify) -> Outcom
     let mut progress = Progress::new(ui, "Checking", ids.len());
     for id in &ids {
         progress.step();
-        let checked = progress.during(check(store, id, args.requests)).await;
+        let part = progress.part();
+        let checked = progress
+            .during(check(store, id, args.requests, &part))
+            .await;
         let ok = checked.as_ref().is_ok_and(Checked::ok);
         bad += u64::from(!ok);
         progress.clear();
@@ -118,8 +124,14 @@ fn conclude(ui: Ui, args: &Verify, ids: &[SessionId], bad: u64) -> Outcome<Exit>
     }
 }
 
-async fn check(store: &SessionStore, id: &SessionId, requests: bool) -> Result<Checked, ReadError> {
-    let report = store.verify(id).await?;
+async fn check(
+    store: &SessionStore,
+    id: &SessionId,
+    requests: bool,
+    part: &Part,
+) -> Result<Checked, ReadError> {
+    let report = store.verify_watched(id, &mut watched(part)).await?;
+    let report = report.ok_or_else(stopped)?;
     let mending = if report.ok {
         None
     } else {
@@ -128,7 +140,7 @@ async fn check(store: &SessionStore, id: &SessionId, requests: bool) -> Result<C
         mending.filter(|mending| mending.repaired)
     };
     let requests = if requests && report.ok {
-        Some(rebuild(store, id).await?)
+        Some(rebuild(store, id, part).await?)
     } else {
         None
     };
@@ -139,8 +151,23 @@ async fn check(store: &SessionStore, id: &SessionId, requests: bool) -> Result<C
     })
 }
 
-async fn rebuild(store: &SessionStore, id: &SessionId) -> Result<Requests, ReadError> {
-    let unequal = store.unequal_requests(id).await?;
+fn watched(part: &Part) -> impl FnMut(CheckProgress) -> ControlFlow<()> + Send + use<'_> {
+    |progress| {
+        part.set(progress.bytes, progress.of);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Nobody stops a check here: a signal ends the program.
+fn stopped() -> ReadError {
+    let source = std::io::Error::other("it was stopped");
+    ReadError::from(BackendError::new("checking the log", source))
+}
+
+async fn rebuild(store: &SessionStore, id: &SessionId, part: &Part) -> Result<Requests, ReadError> {
+    let watch = &mut watched(part);
+    let unequal = store.unequal_requests_watched(id, watch).await?;
+    let unequal = unequal.ok_or_else(stopped)?;
     if unequal.is_empty() {
         return Ok(Requests::default());
     }

@@ -52,6 +52,7 @@ pub(super) fn panels() -> Named {
                 ("lastSeq", whole()),
                 ("durableSeq", or_null(whole())),
                 ("durability", one_of(&["step", "event", "os"])),
+                ("epoch", or_null(whole())),
                 ("bytes", whole()),
                 (
                     "writer",
@@ -133,6 +134,12 @@ pub(super) fn panels() -> Named {
                     ("approvalPolicy", is("ApprovalPolicy")),
                     ("sandboxMode", is("SandboxMode")),
                 ]),
+                entry("granted", &[
+                    ("grantId", text()),
+                    ("prefix", list(text())),
+                    ("by", text()),
+                ]),
+                entry("revoked", &[("grantId", text()), ("by", text())]),
                 entry("other", &[("type", text())]),
             ]}),
         ),

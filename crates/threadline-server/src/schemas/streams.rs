@@ -75,6 +75,19 @@ pub(super) fn streams() -> Named {
                 ("durableSeq", or_null(whole())),
             ]),
         ),
+        (
+            "CheckProgress",
+            object(&[
+                ("type", one_of(&["progress"])),
+                ("stage", one_of(&["waiting", "records", "requests"])),
+                ("bytes", whole()),
+                ("of", whole()),
+            ]),
+        ),
+        (
+            "CheckDone",
+            object(&[("type", one_of(&["verified"])), ("report", is("Verified"))]),
+        ),
     ]
 }
 
@@ -85,5 +98,7 @@ pub(crate) fn messages() -> serde_json::Value {
         "caught_up": is("CaughtUp"),
         "run_started": is("RunStarted"),
         "run_finished": is("RunFinished"),
+        "progress": is("CheckProgress"),
+        "verified": is("CheckDone"),
     })
 }

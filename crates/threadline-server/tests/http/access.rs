@@ -189,6 +189,12 @@ async fn limits_of_a_run_hold_and_stay_below_those_of_the_server() {
         |config| {
             config.limits.run_tokens = Some(1000);
             config.limits.steps = Some(5);
+            let price = threadline_agent::Price {
+                input: 3.0,
+                cached_input: 0.3,
+                output: 15.0,
+            };
+            config.prices.insert("offline/demonstration".into(), price);
         },
         |_| {},
     )
@@ -196,6 +202,10 @@ async fn limits_of_a_run_hold_and_stay_below_those_of_the_server() {
     let config = server.get("/api/agent/config").await.json();
     assert_eq!(config["limits"]["maxTokens"], 1000);
     assert_eq!(config["limits"]["maxCost"], json!(null));
+    assert_eq!(
+        config["prices"],
+        json!({"offline/demonstration": {"input": 3.0, "cachedInput": 0.3, "output": 15.0}})
+    );
     for path in ["/api/agent/stream", "/api/agent"] {
         for (limits, status, code, field) in [
             (

@@ -79,6 +79,17 @@ async fn commands_are_granted_used_shown_and_revoked() {
     events.until("run_finished").await;
     let revoked = logged(&server, &id, "approval/revoked").await;
     assert_eq!(revoked[0]["by"], "api");
+    let audit = server.get(&format!("/api/agent/sessions/{id}/audit")).await;
+    let entries = audit.json()["entries"].as_array().unwrap().clone();
+    let told = |kind: &str| {
+        let of_kind = entries.iter().filter(|entry| entry["kind"] == kind);
+        of_kind.cloned().collect::<Vec<_>>()
+    };
+    let granted = told("granted");
+    assert_eq!(granted.len(), 2, "{entries:?}");
+    assert_eq!(granted[0]["prefix"], json!(["make", "check"]));
+    assert_eq!(told("revoked")[0]["grantId"], granted[1]["grantId"]);
+    assert!(told("other").is_empty(), "{entries:?}");
 
     for body in [
         json!({}),

@@ -56,6 +56,68 @@ async fn lists_are_narrowed_to_a_status() {
 }
 
 #[tokio::test]
+async fn a_list_of_trees_counts_what_is_below_each_row_and_in_all_trees() {
+    let server = Server::start().await;
+    let parent = server.run(&json!({"task": "hello"})).await.session();
+    let path = format!("/api/agent/sessions/{parent}");
+    for _ in 0..2 {
+        server.request("POST", &format!("{path}/fork"), "{}").await;
+    }
+    let other = server.run(&json!({"task": "other"})).await.session();
+    let archived = json!({"archived": true, "revision": 0});
+    let page = server
+        .get("/api/agent/sessions?tree=1&count=1")
+        .await
+        .json();
+    let rows = |page: &Value| -> Vec<(String, u64)> {
+        let rows = page["sessions"].as_array().unwrap().iter();
+        let row = |row: &Value| {
+            let id = row["id"].as_str().unwrap().to_owned();
+            (id, row["children"].as_u64().unwrap())
+        };
+        rows.map(row).collect()
+    };
+    assert_eq!(rows(&page), [(other.clone(), 0), (parent.clone(), 2)]);
+    let counts = json!({"shown": 2, "inTrees": 4, "all": 4});
+    assert_eq!(page["counts"], counts);
+    let below = format!("/api/agent/sessions?tree=1&parent={parent}");
+    let page = server.get(&below).await.json();
+    assert_eq!(rows(&page).len(), 2);
+    // A fork whose parent is put away stands for itself.
+    server.request("PATCH", &path, &archived.to_string()).await;
+    let page = server
+        .get("/api/agent/sessions?tree=1&count=1")
+        .await
+        .json();
+    assert_eq!(rows(&page).len(), 3);
+    assert_eq!(page["counts"], json!({"shown": 3, "inTrees": 3, "all": 4}));
+    let refused = server.get("/api/agent/sessions?tree=1&status=idle").await;
+    let field = refused.problem(400, "invalid_input");
+    assert_eq!(field.as_deref(), Some("status"));
+    let flat = server.get("/api/agent/sessions").await.json();
+    assert!(flat["sessions"][0].get("children").is_none());
+}
+
+#[tokio::test]
+async fn lists_are_narrowed_to_a_model() {
+    let server = Server::start().await;
+    let offline = server.run(&json!({"task": "hello"})).await.session();
+    let call = server.call();
+    call.done("hi");
+    let script = server
+        .run(&json!({"task": "hello", "model": "script/m"}))
+        .await
+        .session();
+    assert_eq!(listed(&server, "model=script/m").await, [script]);
+    let model = "model=offline/demonstration";
+    assert_eq!(listed(&server, model).await, [offline]);
+    assert!(listed(&server, "model=offline/other").await.is_empty());
+    let refused = server.get("/api/agent/sessions?model=offline").await;
+    let field = refused.problem(400, "invalid_input");
+    assert_eq!(field.as_deref(), Some("model"));
+}
+
+#[tokio::test]
 async fn lists_are_narrowed_to_the_forks_of_a_session() {
     let server = Server::start().await;
     let parent = server.run(&json!({"task": "hello"})).await.session();

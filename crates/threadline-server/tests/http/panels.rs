@@ -26,8 +26,35 @@ async fn a_whole_log_is_verified_and_synced() {
     let sync = server.get(&format!("{path}/sync")).await.json();
     assert_eq!(sync["lastSeq"].as_u64().unwrap() + 1, checked["events"]);
     assert_eq!(sync["writer"], json!(null));
+    let first = sync["epoch"].as_u64().unwrap();
+    server.run(&json!({"task": "more", "sessionId": id})).await;
+    let sync = server.get(&format!("{path}/sync")).await.json();
+    assert_eq!(sync["epoch"].as_u64(), Some(first + 1));
     server
         .post("/api/agent/sessions/nope/verify", &json!({}))
+        .await
+        .problem(404, "session_not_found");
+}
+
+#[tokio::test]
+async fn a_check_tells_how_far_it_is_and_ends_with_its_report() {
+    let server = Server::start().await;
+    let id = server.run(&json!({"task": "hello"})).await.session();
+    let path = format!("/api/agent/sessions/{id}/verify");
+    let whole = server.post(&format!("{path}?requests=1"), &json!({})).await;
+    let mut events = server
+        .post_events(&format!("{path}/stream?requests=1"))
+        .await;
+    let mut last = None;
+    while let Some(message) = events.next().await {
+        assert!(["progress", "verified"].contains(&message.event.as_str()));
+        last = Some(message);
+    }
+    let last = last.unwrap();
+    assert_eq!(last.event, "verified");
+    assert_eq!(last.json()["report"], whole.json());
+    server
+        .post("/api/agent/sessions/nope/verify/stream", &json!({}))
         .await
         .problem(404, "session_not_found");
 }

@@ -91,6 +91,15 @@ fn conforms(document: &Value, schema: &Value, value: &Value) -> Result<(), Strin
             conforms(document, &schema["items"], item)?;
         }
     }
+    if let (Some(fields), true) = (
+        value.as_object(),
+        schema["additionalProperties"].is_object(),
+    ) {
+        for (name, field) in fields {
+            conforms(document, &schema["additionalProperties"], field)
+                .map_err(|wrong| format!("{name}: {wrong}"))?;
+        }
+    }
     let (Some(fields), Some(known)) = (value.as_object(), schema["properties"].as_object()) else {
         return Ok(());
     };

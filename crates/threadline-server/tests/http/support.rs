@@ -268,6 +268,11 @@ impl Server {
         Ran { messages }
     }
 
+    /// Asks with an empty body for an event stream.
+    pub(crate) async fn post_events(&self, path: &str) -> Events {
+        self.send("POST", path, &[], b"").await.events()
+    }
+
     pub(crate) async fn follow_changes(&self) -> Events {
         let connection = self.send("GET", "/api/agent/changes", &[], b"").await;
         connection.events()

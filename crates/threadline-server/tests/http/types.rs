@@ -74,6 +74,10 @@ fn type_of(schema: &Value, indent: &str) -> String {
     }
     match schema["type"].as_str().unwrap() {
         "object" if is_record(schema) => fields(schema, indent),
+        "object" if schema["additionalProperties"].is_object() => {
+            let values = type_of(&schema["additionalProperties"], indent);
+            format!("Record<string, {values}>")
+        }
         "object" => "Record<string, unknown>".into(),
         "array" => {
             let items = type_of(&schema["items"], indent);

@@ -52,6 +52,15 @@ impl MemoryRows {
         let rows = self.rows.range((Bound::Unbounded, end)).rev();
         rows.map(|(_, row)| row)
             .filter(|row| filter.admits(&row.summary))
+            .filter(|row| !filter.roots || !self.has_parent(filter, row))
+    }
+
+    /// Returns whether a filter admits the parent of a row.
+    fn has_parent(&self, filter: &ListFilter, row: &CatalogueRow) -> bool {
+        let parent = row.summary.parent.as_ref();
+        parent
+            .and_then(|parent| self.get(&parent.id))
+            .is_some_and(|parent| filter.admits(&parent.summary))
     }
 
     /// Returns all rows, in no order.

@@ -275,6 +275,102 @@ pub async fn a_filter_by_parent_gives_its_forks(fixture: Fixture) {
     assert!(listed(&again, &of("first"), 1).await.is_empty());
 }
 
+/// Roots and what is below them, level by level, are what the flat list shows, whatever a filter
+/// hides in between.
+pub async fn a_list_of_trees_shows_each_session_once(fixture: Fixture) {
+    let store = fixture.store();
+    for name in ["a", "b"] {
+        drop(stored(&store, &id(name), whole_turn(0, 1, name)).await);
+    }
+    for (of, name) in [
+        ("a", "a1"),
+        ("a", "a2"),
+        ("a1", "a11"),
+        ("b", "b1"),
+        ("b1", "b11"),
+    ] {
+        store.fork(&id(of), None, id(name)).await.unwrap();
+    }
+    let archive = SummaryPatch {
+        archived: Some(true),
+        ..SummaryPatch::default()
+    };
+    store.update(&id("a1"), archive, 0).await.unwrap();
+    store.delete(&id("b")).await.unwrap();
+    for store in [&store, &fixture.reopened()] {
+        for (archived, query, wanted) in [
+            (Archived::No, None, vec!["a", "a11", "b1"]),
+            (Archived::Only, None, vec!["a1"]),
+            (Archived::All, None, vec!["a", "b1"]),
+            (Archived::All, Some("b11"), vec!["b11"]),
+        ] {
+            let every = ListFilter {
+                archived,
+                query: query.map(str::to_owned),
+                ..ListFilter::default()
+            };
+            let roots = ListFilter {
+                roots: true,
+                ..every.clone()
+            };
+            let mut found = listed(store, &roots, 2).await;
+            let count = store.count(&roots).await.unwrap();
+            assert_eq!(count, found.len() as u64, "{roots:?}");
+            for (skip, wanted) in found.iter().enumerate() {
+                let page = store.list_at(&roots, skip as u64, 1).await.unwrap();
+                assert_eq!(&page.sessions[0].id, wanted, "{roots:?} from {skip}");
+            }
+            let mut shown = found.clone();
+            found.sort();
+            assert_eq!(
+                found,
+                wanted.iter().map(|name| id(name)).collect::<Vec<_>>()
+            );
+            let mut at = 0;
+            while let Some(parent) = shown.get(at).cloned() {
+                let below = ListFilter {
+                    parent: Some(parent),
+                    ..every.clone()
+                };
+                shown.extend(listed(store, &below, 1).await);
+                at += 1;
+            }
+            let mut flat = listed(store, &every, 3).await;
+            flat.sort();
+            shown.sort();
+            assert_eq!(shown, flat, "{every:?}");
+        }
+    }
+}
+
+/// A filter by model finds the sessions whose newest turn ran on it, by its whole name.
+pub async fn a_filter_by_model_gives_those_that_used_it_last(fixture: Fixture) {
+    let store = fixture.store();
+    drop(stored(&store, &id("s"), whole_turn(0, 1, "x")).await);
+    let model = store.summary(&id("s")).await.unwrap().model.unwrap();
+    let begun = events_from(0, &[user("no turn, no model")]);
+    drop(stored(&store, &id("t"), begun).await);
+    let with = |provider: &str, name: &str| ListFilter {
+        model: Some(ModelRef {
+            provider: provider.into(),
+            name: name.into(),
+        }),
+        ..ListFilter::default()
+    };
+    for store in [&store, &fixture.reopened()] {
+        for (filter, wanted) in [
+            (with(&model.provider, &model.name), vec![id("s")]),
+            (with(&model.provider, "other"), vec![]),
+            (with("other", &model.name), vec![]),
+            (with(&model.provider, &model.name[1..]), vec![]),
+        ] {
+            assert_eq!(listed(store, &filter, 5).await, wanted, "{filter:?}");
+            let count = store.count(&filter).await.unwrap();
+            assert_eq!(count, wanted.len() as u64, "{filter:?}");
+        }
+    }
+}
+
 /// What is counted is what the list shows, and a page may begin at any of its rows.
 pub async fn pins_counts_and_places_agree_with_the_whole_list(fixture: Fixture) {
     let (store, other) = (fixture.store(), fixture.reopened());

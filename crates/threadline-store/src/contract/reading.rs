@@ -1,13 +1,15 @@
 //! Raw pages, storage facts and verification.
 
-use threadline_session::{SessionId, types};
+use std::ops::ControlFlow;
+
+use threadline_session::{Payload, Request, SessionId, Transcript, types};
 
 use super::{
     Fixture, bytes, events, header_of, id, line, lines, load, new_id, plain, refused,
     script::{cut_in_a_tool, vendor, whole_turn},
     stored,
 };
-use crate::{AppendOptions, ReadError, ReadPos};
+use crate::{AppendOptions, CheckProgress, CheckStage, ReadError, ReadPos};
 
 /// Reading from any event gives exactly the rest.
 pub async fn reading_from_any_event_gives_the_rest(fixture: Fixture) {
@@ -181,6 +183,79 @@ pub async fn the_verified_head_moves_with_each_turn_alone(fixture: Fixture) {
     assert_eq!((report.events, report.chained_turns), (17, 2));
 }
 
+/// A check says how far it is while it goes on, and ends when it is told to.
+pub async fn a_check_says_how_far_it_is_and_ends_when_it_is_told_to(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
+    let data = format!("{{\"x\":\"{}\"}}", "x".repeat(1_000_000));
+    for seq in 7..11 {
+        let event = vec![vendor(seq, &data, true)];
+        writer
+            .append(seq, event, AppendOptions::barrier())
+            .await
+            .unwrap();
+    }
+    writer
+        .append(11, whole_turn(11, 2, "two"), AppendOptions::barrier())
+        .await
+        .unwrap();
+    drop(writer);
+    let store = fixture.reopened();
+    let whole = store.verify(&id).await.unwrap();
+    let mut told: Vec<CheckProgress> = Vec::new();
+    let mut watch = |progress| {
+        told.push(progress);
+        ControlFlow::Continue(())
+    };
+    let report = store.verify_watched(&id, &mut watch).await.unwrap();
+    assert_eq!(report, Some(whole));
+    let unequal = store.unequal_requests_watched(&id, &mut watch).await;
+    let wanted = store.unequal_requests(&id).await.unwrap();
+    assert_eq!(unequal.unwrap(), Some(wanted));
+    for stage in [CheckStage::Records, CheckStage::Requests] {
+        let bytes: Vec<_> = told
+            .iter()
+            .filter(|progress| progress.stage == stage)
+            .collect();
+        assert!(bytes.len() >= 3, "{stage:?} {told:?}");
+        assert!(
+            bytes.is_sorted_by_key(|progress| progress.bytes),
+            "{told:?}"
+        );
+        assert!(
+            bytes.iter().all(|progress| progress.bytes <= progress.of),
+            "{told:?}"
+        );
+    }
+
+    // At once, and in the middle.
+    for stop in [1, 2] {
+        let mut calls = 0;
+        let mut watch = |_| {
+            calls += 1;
+            if calls == stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        assert_eq!(store.verify_watched(&id, &mut watch).await.unwrap(), None);
+        assert_eq!(calls, stop, "nothing is asked after it was told to end");
+        let mut calls = 0;
+        let mut watch = |_| {
+            calls += 1;
+            if calls == stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let unequal = store.unequal_requests_watched(&id, &mut watch).await;
+        assert_eq!(unequal.unwrap(), None);
+    }
+}
+
 /// The request of a step is rebuilt from the log.
 pub async fn the_request_of_a_step_is_rebuilt(fixture: Fixture) {
     let store = fixture.store();
@@ -208,4 +283,61 @@ pub async fn the_request_of_a_step_is_rebuilt(fixture: Fixture) {
         );
     }
     assert!(again.request_of_step(&id, 3).await.unwrap().is_none());
+}
+
+/// Each step of a long session is found, and its request is the one that a fold of all that is
+/// before it gives.
+pub async fn a_step_is_found_without_going_through_the_log(fixture: Fixture) {
+    let store = fixture.store();
+    let id = new_id();
+    let writer = stored(&store, &id, whole_turn(0, 1, "one")).await;
+    let mut next = 7;
+    for turn in 2..=40 {
+        let events = whole_turn(next, turn, &format!("turn {turn}"));
+        next += events.len() as u64;
+        writer
+            .append(next - events.len() as u64, events, plain())
+            .await
+            .unwrap();
+    }
+    drop(writer);
+    let again = fixture.reopened();
+    let all = events(&again, &id).await;
+    let mut seen = 0;
+    for event in &all {
+        let Ok(Payload::StepStart(start)) = event.payload() else {
+            continue;
+        };
+        seen += 1;
+        let found = again.request_of_step(&id, start.step).await.unwrap();
+        let found = found.unwrap().unwrap();
+        assert_eq!(found.seq, event.seq);
+        let mut state = Transcript::new();
+        for before in &all[..usize::try_from(event.seq).unwrap()] {
+            state.apply(before).unwrap();
+        }
+        assert_eq!(found.request, Request::build(&state).unwrap().0);
+    }
+    assert!(seen >= 40, "{seen}");
+    assert!(again.request_of_step(&id, 0).await.unwrap().is_none());
+    assert!(again.request_of_step(&id, 1000).await.unwrap().is_none());
+}
+
+/// What the next opening begins with is what a fold of the whole log and its closers give, and
+/// nothing is written for it.
+pub async fn the_state_of_the_next_opening_is_shown_without_opening(fixture: Fixture) {
+    let store = fixture.store();
+    for (name, events) in [("whole", whole_turn(0, 1, "one")), ("cut", cut_in_a_tool())] {
+        let id = id(name);
+        drop(stored(&store, &id, events).await);
+        let again = fixture.reopened();
+        let before = bytes(&again, &id).await;
+        let resumed = again.resumed(&id).await.unwrap().unwrap();
+        let inspected = again.inspect(&id).await.unwrap();
+        let wanted: Vec<_> = inspected.view.transcript().surface().collect();
+        let found: Vec<_> = resumed.surface().collect();
+        assert_eq!(found, wanted, "{name}");
+        assert!(resumed.open_turn().is_none(), "{name}");
+        assert_eq!(bytes(&again, &id).await, before, "{name}");
+    }
 }
