@@ -214,6 +214,8 @@ test("a compaction is a seam that leads to the originals", async ({ place, app, 
   await expect(seam).toContainText("9,210 tokens");
   await seam.getByText("What the model knows of it").click();
   await expect(seam).toContainText("The clock was mended");
+  // Nobody touched a wheel or a key on the way here; what is read stays all the same.
+  await expect(seam).toBeInViewport();
   await expect(app.byId("notice").first()).toContainText("status 529");
   await expect(app.page.locator('[data-testid="notice"][data-type="item/rejected"]')).toContainText("takes no pictures");
   await picture(page, "seam");

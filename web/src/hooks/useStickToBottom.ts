@@ -11,7 +11,10 @@ interface Sticky {
   leave: () => void;
 }
 
-/** A scroll so soon after a wheel, a touch or a key is the reader's; any other is the list's. */
+/**
+ * A scroll so soon after a wheel, a touch or a key is the reader's. So is one upwards in content of
+ * the same height, as the browser's own search and reading aids make them; any other is the list's.
+ */
 const inputMs = 1500;
 const released = ["pointerup", "pointercancel"] as const;
 const inputs = ["wheel", "touchstart", "touchmove", "keydown", "pointerdown"] as const;
@@ -58,6 +61,7 @@ export function useStickToBottom(
     const element = scroller.current;
     if (element === null) return;
     let lastTop = element.scrollTop;
+    let lastHeight = element.scrollHeight;
     let lastInput = -inputMs;
     // Who drags a scroll bar gives one sign at its beginning.
     let isHeld = false;
@@ -71,11 +75,13 @@ export function useStickToBottom(
     };
     const onScroll = (event: Event): void => {
       const distance = element.scrollHeight - element.scrollTop - element.clientHeight;
-      const isReader = isHeld || event.timeStamp - lastInput < inputMs;
+      const isSame = element.scrollHeight === lastHeight;
+      const isReader = isSame || isHeld || event.timeStamp - lastInput < inputMs;
       // Growth alone also changes the distance; only a move upwards means that someone reads.
       if (distance <= slack && whole.current) say(true);
       else if (isReader && element.scrollTop < lastTop - 1) say(false);
       lastTop = element.scrollTop;
+      lastHeight = element.scrollHeight;
     };
     const frame = new ResizeObserver(() => {
       if (sticking.current) element.scrollTop = element.scrollHeight;
