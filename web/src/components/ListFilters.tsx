@@ -36,7 +36,7 @@ export function ListFilters() {
         value={query.status}
         onChange={(event) => void list.search({ status: event.target.value as SessionStatus | "" })}
       >
-        <option value="">Any status</option>
+        <option value="">Status</option>
         {statuses.map((status) => (
           <option key={status} value={status}>
             {statusLabel(status)}
@@ -50,7 +50,7 @@ export function ListFilters() {
         value={query.cwd}
         onChange={(event) => void list.search({ cwd: event.target.value })}
       >
-        <option value="">Any folder</option>
+        <option value="">Folder</option>
         {[...folders].sort().map((folder) => (
           <option key={folder} value={folder}>
             {folderLabel(folder, config?.cwd)}
@@ -64,7 +64,7 @@ export function ListFilters() {
         value={query.model}
         onChange={(event) => void list.search({ model: event.target.value })}
       >
-        <option value="">Any model</option>
+        <option value="">Model</option>
         {[...models].sort().map((model) => (
           <option key={model} value={model}>
             {revealControls(model)}
