@@ -336,7 +336,7 @@ test("a stream moves nothing that is being read, and stays in sight of who is at
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   expect((await place.boundingBox())?.y).toBeCloseTo(before?.y ?? -1, 0);
   const shifts = await page.evaluate(() => (window as unknown as { shifts: number[] }).shifts);
-  expect(shifts.reduce((sum, value) => sum + value, 0)).toBeLessThan(0.02);
+  expect(shifts.reduce((sum, value) => sum + value, 0)).toBeLessThan(0.01);
   await app.byId("jump").click();
   await expect(app.turn(1)).toContainText("Paragraph 25:");
   await expect.poll(distance).toBeLessThan(60);

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Failure,
-    lanes::{BENCHES, Bench, Env, LANES, Lane, Need, Program, Step, When},
+    lanes::{BENCHES, Bench, Env, LANES, Lane, Measures, Need, PAGE_SIZES, Program, Step, When},
     mutants, place,
     runner::{self, Mode, cargo, command, note, say},
     setup::{self, Setup},
@@ -280,12 +280,7 @@ fn run_step(step: &Step) -> (Tally, Result<(), Failure>) {
 fn step_command(step: &Step) -> Option<Command> {
     let mut program = match step.program {
         Program::Cargo => cargo(),
-        Program::Npx => {
-            let mut npx = command("npx");
-            // Never fetched on the way: what runs is what the lock file names.
-            npx.arg("--no-install").current_dir(place::web());
-            npx
-        }
+        Program::Npx => npx(),
         Program::Node => {
             let mut node = command("node");
             node.current_dir(place::acp());
@@ -295,6 +290,13 @@ fn step_command(step: &Step) -> Option<Command> {
     };
     program.args(step.args.split_whitespace());
     Some(program)
+}
+
+fn npx() -> Command {
+    let mut npx = command("npx");
+    // Never fetched on the way: what runs is what the lock file names.
+    npx.arg("--no-install").current_dir(place::web());
+    npx
 }
 
 /// Prints the table and, as the very last line, the sums.
@@ -367,17 +369,24 @@ fn unknown_bench(name: &str) -> String {
     )
 }
 
-fn bench_command(bench: &Bench, args: &[&str]) -> Command {
+fn bench_command(cargo_args: &str, args: &[&str]) -> Command {
     let mut program = cargo();
     program
-        .args(bench.args.split_whitespace())
+        .args(cargo_args.split_whitespace())
         .args(args)
         .stderr(Stdio::inherit());
     program
 }
 
 fn run_bench(bench: &Bench, args: &[&str]) -> Outcome {
-    let mut program = bench_command(bench, args);
+    match bench.measures {
+        Measures::Program(cargo_args) => run_program(bench, cargo_args, args),
+        Measures::Page(npx_args) => run_page(bench, npx_args, args),
+    }
+}
+
+fn run_program(bench: &Bench, cargo_args: &str, args: &[&str]) -> Outcome {
+    let mut program = bench_command(cargo_args, args);
     let line = runner::line_of(&program);
     note(&format!("$ {line}"));
     let output = program
@@ -395,10 +404,70 @@ fn run_bench(bench: &Bench, args: &[&str]) -> Outcome {
     say(text.trim_end());
     // Its list of rows and its help are for people; what was measured last stays.
     if text.starts_with('{') {
-        let path = place::target().join(format!("bench/{}.json", bench.name));
+        let path = place::bench_report(bench.name);
         setup::write(&path, &text)?;
         note(&format!("written to {}", path.display()));
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the page in a browser, over stores that are made once and kept.
+fn run_page(bench: &Bench, npx_args: &str, args: &[&str]) -> Outcome {
+    let dev = match args {
+        [] => false,
+        ["--dev"] => true,
+        [other, ..] => {
+            return Ok(usage(&format!(
+                "`{other}` is not an option of bench {} (there is --dev)",
+                bench.name
+            )));
+        }
+    };
+    runner::watch_signals()?;
+    let mut setup = Setup::new(Mode::Attached);
+    setup.ensure(Need::Chromium)?;
+    setup.ensure(Need::Page)?;
+    let mut tests = npx();
+    if std::env::var_os("THREADLINE_BIN").is_none() {
+        setup.binary(dev)?;
+        tests.env("THREADLINE_BIN", place::binary(dev));
+    }
+    // In this profile: the crates that make logs are optimised in it.
+    let mut build = cargo();
+    build.args(["build", "-p", "threadline-bench"]);
+    runner::run(Mode::Attached, build)?;
+    for (name, usual) in PAGE_SIZES {
+        if std::env::var_os(name).is_none() {
+            tests.env(name, usual);
+        }
+    }
+    let path = place::bench_report(bench.name);
+    setup::write(&path, "{}\n")?;
+    tests
+        .args(npx_args.split_whitespace())
+        .env("BIG_DIR", place::target().join("bench/data/page"))
+        .env("BIG_REPORT", &path)
+        .env("CHROMIUM", setup::chromium_path())
+        .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1");
+    let measured = runner::run(Mode::Attached, tests);
+    // What was measured before a bound was broken is worth reading, too.
+    let figures = setup::read(&path)?;
+    say(String::from_utf8_lossy(&figures).trim_end());
+    note(&format!("written to {}", path.display()));
+    measured.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes a store of a size.
+pub(crate) fn make(args: &[&str]) -> Outcome {
+    runner::watch_signals()?;
+    let mut make = cargo();
+    // The caller's folder: names of folders are meant from there.
+    if let Ok(here) = std::env::current_dir() {
+        make.current_dir(here);
+    }
+    make.args(["run", "--quiet", "-p", "threadline-bench", "--", "make"])
+        .args(args);
+    runner::run(Mode::Attached, make)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -424,7 +493,9 @@ mod tests {
 
     #[test]
     fn words_after_a_benchmark_are_its_own() {
-        let store = &BENCHES[0];
+        let Measures::Program(store) = BENCHES[0].measures else {
+            panic!("the store's benchmark is a program");
+        };
         let line = runner::line_of(&bench_command(store, &["fork", "--big"]));
         assert!(
             line.ends_with("-p threadline-bench -- fork --big"),
@@ -433,6 +504,7 @@ mod tests {
         let unknown = unknown_bench("verify");
         assert!(unknown.contains("`verify`"), "{unknown}");
         assert_eq!(bench(&["verify"]), Ok(ExitCode::from(2)));
+        assert_eq!(bench(&["page", "fork"]), Ok(ExitCode::from(2)));
     }
 
     #[test]

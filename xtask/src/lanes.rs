@@ -306,8 +306,11 @@ pub(crate) const LANES: &[Lane] = &[
         when: When::Full,
         needs: &[Need::Npm, Need::Chromium, Need::Page, Need::Binary],
         steps: &[
-            // Found as STRICT_MODEL_BIN, else where this puts it.
-            cargo("build -p threadline-strict-model", Counter::Check),
+            // Found as STRICT_MODEL_BIN and BENCH_BIN, else where this puts them.
+            cargo(
+                "build -p threadline-strict-model -p threadline-bench",
+                Counter::Check,
+            ),
             with(
                 npx("playwright test --reporter=list", Counter::Playwright),
                 &[
@@ -320,16 +323,36 @@ pub(crate) const LANES: &[Lane] = &[
     },
 ];
 
-/// A benchmark: a program that prints JSON on stdout and a table for people on stderr.
+/// A benchmark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bench {
     pub(crate) name: &'static str,
-    /// Arguments of cargo, separated by spaces.
-    pub(crate) args: &'static str,
+    pub(crate) measures: Measures,
+}
+
+/// What measures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Measures {
+    /// A program that prints JSON on stdout and a table for people on stderr. These are arguments
+    /// of cargo, separated by spaces.
+    Program(&'static str),
+    /// Tests of the page that write JSON to the file that `BIG_REPORT` names. These are arguments
+    /// of npx, separated by spaces.
+    Page(&'static str),
 }
 
 /// All benchmarks.
-pub(crate) const BENCHES: &[Bench] = &[Bench {
-    name: "store",
-    args: "run --release -p threadline-bench --",
-}];
+pub(crate) const BENCHES: &[Bench] = &[
+    Bench {
+        name: "store",
+        measures: Measures::Program("run --release -p threadline-bench --"),
+    },
+    Bench {
+        name: "page",
+        measures: Measures::Page("playwright test e2e/big.e2e --workers=1 --reporter=list"),
+    },
+];
+
+/// Variables of the page's benchmark that say how large stores are, and their usual values.
+pub(crate) const PAGE_SIZES: [(&str, &str); 2] =
+    [("BIG_EVENTS", "1000000"), ("BIG_SESSIONS", "100000")];

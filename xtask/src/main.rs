@@ -1,4 +1,4 @@
-//! Every chore behind one door: `cargo xtask run | build | web | types | test | bench | fmt | lint`.
+//! Every chore behind one door: `cargo xtask run | build | web | types | test | bench | make | fmt | lint`.
 //!
 //! - [`lanes`] is the table of what `test` and `bench` run; a new lane is one row there.
 //! - [`mutants`] seeds bugs into a copy of the store and expects the tests to catch each.
@@ -34,6 +34,7 @@ Commands:
   types                        Write the page's types from the OpenAPI document
   test [--quick] [LANE]...     Run the tests, all lanes or the named ones (--list lists)
   bench [NAME [ARGS]]          Run the benchmarks, or one; JSON goes to target/bench/
+  make KIND DIR [ARGS]         Make a store with a long session, or with many sessions
   fmt                          Format the Rust sources
   lint                         Check formatting and lints, warnings denied
   help                         Print this text
@@ -48,6 +49,8 @@ Examples:
   cargo xtask test web e2e                  two lanes only
   THREADLINE_KILLS=2000 cargo xtask test kill
   cargo xtask bench store fork verify       two rows only (bench store --list lists)
+  cargo xtask bench page                    a million events and 100,000 sessions in Chromium
+  cargo xtask make session DIR --events 50000
 ";
 
 /// A chore that failed, in one sentence for people.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         ["types"] => commands::types(),
         ["test", rest @ ..] => commands::test(rest),
         ["bench", rest @ ..] => commands::bench(rest),
+        ["make", rest @ ..] => commands::make(rest),
         ["fmt"] => commands::fmt(),
         ["lint"] => commands::lint(),
         [unknown, ..] => {

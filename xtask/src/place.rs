@@ -43,6 +43,11 @@ pub(crate) fn binary(dev: bool) -> PathBuf {
     target().join(profile).join(name)
 }
 
+/// Returns where the figures of a benchmark are kept.
+pub(crate) fn bench_report(name: &str) -> PathBuf {
+    target().join(format!("bench/{name}.json"))
+}
+
 /// A hash over names and contents of files (FNV-1a, 64 bits): it notices changes, no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hash(u64);

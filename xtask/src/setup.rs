@@ -277,7 +277,11 @@ fn tree(dir: &Path, skip: &[&str]) -> Result<Hash, Failure> {
     Ok(hash)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+/// Reads a file.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))
 }
 

@@ -4,14 +4,17 @@ use threadline_session::{
     OsPath, Payload, RunId,
     payload::{
         ApprovalPolicy, AssistantChunk, AssistantMessage, AssistantPart, ChunkKind, ChunkPart,
-        CompactionSummary, ContentPart, EndReason, ModelRef, Outcome as CallOutcome, OutputStream,
-        RequestMark, SandboxMode, SeqRange, StepEnd, StepStart, StopReason, SystemPrompt,
-        SystemReason, ToolOutput, ToolResult, ToolStart, TurnContext, TurnEnd, TurnStart, Usage,
-        UserMessage, UserSource,
+        CompactionSummary, ContentPart, EndReason, ModelRef, RequestMark, SandboxMode, SeqRange,
+        StepEnd, StepStart, StopReason, SystemPrompt, SystemReason, TurnContext, TurnEnd,
+        TurnStart, Usage, UserMessage, UserSource,
     },
 };
 
-use crate::{Outcome, text::Pool};
+use crate::{
+    Outcome,
+    lively::{self, Call},
+    text::{self, Dice, Pool},
+};
 
 const CHUNKS: usize = 6;
 const PROVIDER: &str = "openai-chat";
@@ -32,8 +35,12 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new(seed: u64) -> Self {
+        Self::with(Pool::new(seed))
+    }
+
+    fn with(pool: Pool) -> Self {
         Self {
-            pool: Pool::new(seed),
+            pool,
             next_seq: 0,
             turn: 0,
             step: 0,
@@ -60,14 +67,7 @@ impl Agent {
         let start = self.start()?;
         self.put(out, start);
         if self.turn == 1 {
-            let text = self.pool.cut(4_000);
-            let prompt = SystemPrompt {
-                text,
-                tools: Vec::new(),
-                reason: SystemReason::Initial,
-            };
-            self.put(out, Payload::SystemPrompt(prompt));
-            self.first = self.next_seq;
+            self.system(out);
         }
         let size = self.pool.dice().skewed(100, 3_000);
         let prompt = self.user(size, UserSource::User);
@@ -120,17 +120,148 @@ impl Agent {
         Ok(())
     }
 
+    /// Adds a turn as people see them: a question in words, and steps whose text is Markdown that
+    /// streams, with calls of several tools whose output comes in parts. The history is compacted
+    /// between two steps when it has more than `full` items, as an agent does it.
+    pub(crate) fn lively_turn(
+        &mut self,
+        out: &mut Vec<Payload>,
+        steps: u64,
+        full: usize,
+    ) -> Outcome<()> {
+        self.ask(out)?;
+        for number in 1..=steps {
+            if self.items > full {
+                self.compact(out, full / 10);
+            }
+            self.lively_step(out, number == steps);
+        }
+        let end = TurnEnd {
+            turn: self.turn,
+            reason: EndReason::Completed,
+        };
+        self.put(out, Payload::TurnEnd(end));
+        Ok(())
+    }
+
+    /// Adds a turn of one question and one answer in words.
+    pub(crate) fn chat_turn(&mut self, out: &mut Vec<Payload>) -> Outcome<()> {
+        self.ask(out)?;
+        self.begin_step(out);
+        let size = self.pool.dice().skewed(60, 1_200);
+        let text = self.pool.prose(size);
+        let usage = self.usage();
+        let message = self.message_of(text, &[], usage);
+        self.put(out, message);
+        self.end_step(out, usage);
+        let end = TurnEnd {
+            turn: self.turn,
+            reason: EndReason::Completed,
+        };
+        self.put(out, Payload::TurnEnd(end));
+        Ok(())
+    }
+
+    /// Adds a turn that goes as far as the middle of a call.
+    pub(crate) fn dying_turn(&mut self, out: &mut Vec<Payload>) -> Outcome<()> {
+        self.ask(out)?;
+        self.begin_step(out);
+        let text = self.pool.prose(400);
+        self.stream(out, &text);
+        let call = lively::call(&mut self.pool, format!("call_{}_0", self.step));
+        let message = self.message_of(text, std::slice::from_ref(&call), Usage::default());
+        self.put(out, message);
+        self.put(out, call.start());
+        self.put(out, call.output("Compiling the workspace\n"));
+        Ok(())
+    }
+
+    /// Goes on behind what was appended when the session was opened again: the result of the call
+    /// that was under way, and the ends of its step and turn.
+    pub(crate) fn revived(&mut self, next_seq: u64) {
+        self.next_seq = next_seq;
+        self.items += 1;
+        self.steps.push((next_seq - 1, self.items));
+    }
+
+    /// Begins a turn with a question in words.
+    fn ask(&mut self, out: &mut Vec<Payload>) -> Outcome<()> {
+        self.turn += 1;
+        let start = self.start()?;
+        self.put(out, start);
+        if self.turn == 1 {
+            self.system(out);
+        }
+        let content = vec![ContentPart::text(lively::task(&mut self.pool))];
+        let source = UserSource::User;
+        self.put(out, Payload::UserMessage(UserMessage { content, source }));
+        Ok(())
+    }
+
+    fn lively_step(&mut self, out: &mut Vec<Payload>, last: bool) {
+        self.begin_step(out);
+        let size = self.pool.dice().skewed(60, 4_000);
+        let text = self.pool.prose(size);
+        self.stream(out, &text);
+        let count = if last {
+            0
+        } else {
+            self.pool.dice().between(1, 3)
+        };
+        let calls: Vec<Call> = (0..count)
+            .map(|at| lively::call(&mut self.pool, format!("call_{}_{at}", self.step)))
+            .collect();
+        let usage = self.usage();
+        let message = self.message_of(text, &calls, usage);
+        self.put(out, message);
+        for call in &calls {
+            self.put(out, call.start());
+            for part in call.parts() {
+                self.put(out, call.output(part));
+            }
+            self.put(out, call.result());
+        }
+        self.end_step(out, usage);
+    }
+
+    /// Adds a text as it streams: what comes in 40 ms is one event.
+    fn stream(&mut self, out: &mut Vec<Payload>, text: &str) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let size = self.pool.dice().between(8, 60);
+            let (delta, more) = rest.split_at(text::boundary(rest, size));
+            rest = more;
+            let chunk = self.chunk_of(delta.to_owned());
+            self.put(out, chunk);
+        }
+    }
+
     /// Goes on with what agents of this seed say and do, whatever came before.
     pub(crate) fn reseed(&mut self, seed: u64) {
         self.pool = Pool::new(seed);
     }
 
+    /// Begins the session of a number: the same whatever came before.
+    pub(crate) fn numbered(self, number: u64) -> Self {
+        let mut agent = Self::with(self.pool);
+        *agent.pool.dice() = Dice::new(number);
+        agent
+    }
+
     /// Begins another session, with other text.
     pub(crate) fn anew(self) -> Self {
-        Self {
-            pool: self.pool,
-            ..Self::new(0)
-        }
+        Self::with(self.pool)
+    }
+
+    fn system(&mut self, out: &mut Vec<Payload>) {
+        let text = self.pool.cut(4_000);
+        let prompt = SystemPrompt {
+            text,
+            tools: Vec::new(),
+            reason: SystemReason::Initial,
+        };
+        self.put(out, Payload::SystemPrompt(prompt));
+        self.first = self.next_seq;
     }
 
     fn start(&self) -> Outcome<Payload> {
@@ -158,7 +289,7 @@ impl Agent {
         })
     }
 
-    fn step(&mut self, out: &mut Vec<Payload>, last: bool) {
+    fn begin_step(&mut self, out: &mut Vec<Payload>) {
         self.step += 1;
         let (turn, step) = (self.turn, self.step);
         let request = RequestMark {
@@ -172,6 +303,29 @@ impl Agent {
             request,
         };
         self.put(out, Payload::StepStart(start));
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            input_tokens: self.next_seq * 200 % 180_000,
+            output_tokens: 300,
+            cached_input_tokens: Some(self.next_seq * 100 % 90_000),
+            reasoning_tokens: None,
+        }
+    }
+
+    fn end_step(&mut self, out: &mut Vec<Payload>, usage: Usage) {
+        let end = StepEnd {
+            turn: self.turn,
+            step: self.step,
+            usage: Some(usage),
+        };
+        self.put(out, Payload::StepEnd(end));
+        self.steps.push((self.next_seq - 1, self.items));
+    }
+
+    fn step(&mut self, out: &mut Vec<Payload>, last: bool) {
+        self.begin_step(out);
         for _ in 0..CHUNKS {
             let chunk = self.chunk();
             self.put(out, chunk);
@@ -181,52 +335,49 @@ impl Agent {
         } else {
             self.pool.dice().between(1, 3)
         };
-        let usage = Usage {
-            input_tokens: self.next_seq * 200 % 180_000,
-            output_tokens: 300,
-            cached_input_tokens: Some(self.next_seq * 100 % 90_000),
-            reasoning_tokens: None,
-        };
+        let usage = self.usage();
         let message = self.message(calls, usage);
         self.put(out, message);
         for call in 0..calls {
-            self.call(out, &format!("call_{step}_{call}"));
+            self.call(out, &format!("call_{}_{call}", self.step));
         }
-        let end = StepEnd {
-            turn,
-            step,
-            usage: Some(usage),
-        };
-        self.put(out, Payload::StepEnd(end));
-        self.steps.push((self.next_seq - 1, self.items));
+        self.end_step(out, usage);
     }
 
     fn chunk(&mut self) -> Payload {
         let size = self.pool.dice().between(20, 200);
+        let delta = self.pool.cut(size);
+        self.chunk_of(delta)
+    }
+
+    fn chunk_of(&self, delta: String) -> Payload {
         Payload::AssistantChunk(AssistantChunk {
             turn: self.turn,
             step: self.step,
             parts: vec![ChunkPart {
                 index: 0,
                 kind: ChunkKind::Text,
-                delta: self.pool.cut(size),
+                delta,
             }],
         })
     }
 
     fn message(&mut self, calls: u64, usage: Usage) -> Payload {
         let size = self.pool.dice().skewed(200, 4_000);
-        let mut content = vec![AssistantPart::Text {
-            text: self.pool.cut(size),
-        }];
-        for call in 0..calls {
-            let path = self.pool.dice().next();
-            content.push(AssistantPart::ToolCall {
-                call_id: format!("call_{}_{call}", self.step),
-                name: "shell".into(),
-                arguments: format!("{{\"command\":\"cat src/{path:x}.rs | head -200\"}}"),
-            });
-        }
+        let text = self.pool.cut(size);
+        let calls: Vec<_> = (0..calls)
+            .map(|call| {
+                let path = self.pool.dice().next();
+                let arguments = format!("{{\"command\":\"cat src/{path:x}.rs | head -200\"}}");
+                Call::new(format!("call_{}_{call}", self.step), "shell", arguments)
+            })
+            .collect();
+        self.message_of(text, &calls, usage)
+    }
+
+    fn message_of(&self, text: String, calls: &[Call], usage: Usage) -> Payload {
+        let mut content = vec![AssistantPart::Text { text }];
+        content.extend(calls.iter().map(Call::asked));
         Payload::AssistantMessage(AssistantMessage {
             turn: self.turn,
             step: self.step,
@@ -235,7 +386,7 @@ impl Agent {
                 provider: PROVIDER.into(),
                 name: MODEL.into(),
             },
-            stop_reason: if calls == 0 {
+            stop_reason: if calls.is_empty() {
                 StopReason::Stop
             } else {
                 StopReason::ToolCalls
@@ -247,32 +398,27 @@ impl Agent {
     }
 
     fn call(&mut self, out: &mut Vec<Payload>, id: &str) {
-        let start = ToolStart {
-            call_id: id.into(),
-            name: "shell".into(),
-            cwd: OsPath::from("/tmp"),
-            outside_sandbox: false,
-            grant_id: None,
-        };
-        self.put(out, Payload::ToolStart(start));
+        let mut call = Call::new(id.into(), "shell", String::new());
+        self.put(out, call.start());
         let size = self.pool.dice().skewed(500, 20_000);
-        let text = self.pool.cut(size);
-        let output = ToolOutput {
-            call_id: id.into(),
-            stream: OutputStream::Stdout,
-            delta: text.clone(),
-        };
-        self.put(out, Payload::ToolOutput(output));
-        let result = ToolResult {
-            call_id: id.into(),
-            name: "shell".into(),
-            content: vec![ContentPart::text(text)],
-            is_error: false,
-            outcome: CallOutcome::Ok,
-            full: None,
-            synthetic: false,
-        };
-        self.put(out, Payload::ToolResult(result));
+        call.text = self.pool.cut(size);
+        self.put(out, call.output(&call.text));
+        self.put(out, call.result());
+    }
+
+    /// What its text is made of.
+    pub(crate) fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Events so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Turns so far.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turn
     }
 
     /// Returns how many items would be on the surface without a compaction since the last one.

@@ -98,12 +98,30 @@ pub(crate) struct Log {
     pub(crate) surface: Vec<(u64, Place)>,
 }
 
-/// A clock that counts its calls.
-struct Steps(AtomicU64);
+/// Where the time of made data begins, in unix milliseconds.
+pub(crate) const THEN: u64 = 1_700_000_000_000;
+
+/// Milliseconds between two sessions.
+const APART: u64 = 24 * 60 * 60 * 1_000 / 250;
+
+/// A clock that counts its calls: a second each.
+pub(crate) struct Steps(AtomicU64);
+
+impl Steps {
+    /// Makes one that begins at a time, in unix milliseconds.
+    pub(crate) fn at(ms: u64) -> Self {
+        Self(AtomicU64::new(ms))
+    }
+
+    /// Puts it to a time.
+    pub(crate) fn set(&self, ms: u64) {
+        self.0.store(ms, Ordering::Relaxed);
+    }
+}
 
 impl Clock for Steps {
     fn now_ms(&self) -> u64 {
-        1_700_000_000_000 + self.0.fetch_add(1_000, Ordering::Relaxed)
+        self.0.fetch_add(1_000, Ordering::Relaxed)
     }
 }
 
@@ -114,6 +132,31 @@ pub(crate) fn store(root: &Path) -> Outcome<SessionStore> {
         Arc::new(backend),
         StoreOptions::default(),
     ))
+}
+
+/// Opens a store to make data in: without a catalogue, with a clock of its own, and with no more
+/// syncs than it cannot do without.
+pub(crate) fn maker(root: &Path, clock: Arc<Steps>) -> Outcome<SessionStore> {
+    let vfs = Arc::new(RealVfs);
+    let backend = JsonlBackend::with_vfs(vfs, root, JsonlOptions::default())?;
+    let options = StoreOptions {
+        durability: Durability::Os,
+        clock,
+        ..StoreOptions::default()
+    };
+    Ok(SessionStore::new(Arc::new(backend), options))
+}
+
+/// Returns the id and the time of the session of a number, in unix milliseconds: one after the
+/// other, 250 in a day.
+pub(crate) fn numbered(number: u64) -> Outcome<(SessionId, u64)> {
+    let time = THEN + number * APART;
+    let id = format!(
+        "{:08x}-{:04x}-7000-8000-{number:012x}",
+        time >> 16,
+        time & 0xffff
+    );
+    Ok((SessionId::parse(id)?, time))
 }
 
 /// Opens a store whose reads, writes and syncs are counted. It has no catalogue.
@@ -318,14 +361,8 @@ impl Making {
 }
 
 async fn write(root: &Path, id: &SessionId, spec: Spec) -> Outcome<u64> {
-    let backend = JsonlBackend::open(root, JsonlOptions::default())?;
-    let options = StoreOptions {
-        durability: Durability::Os,
-        clock: Arc::new(Steps(AtomicU64::new(0))),
-        ..StoreOptions::default()
-    };
-    let store = SessionStore::new(Arc::new(backend), options);
-    let header = Header::new(id.clone(), 1_700_000_000_000, OsPath::from("/tmp"));
+    let store = maker(root, Arc::new(Steps::at(THEN)))?;
+    let header = Header::new(id.clone(), THEN, OsPath::from("/tmp"));
     let mut making = Making {
         writer: store.create(header).await?,
         path: layout::session_dir(root, id).join(layout::LOG),

@@ -3,10 +3,14 @@
 //! Both sides are measured in turns in the same run, because an absolute time says more about the
 //! machine and its load than about the program. The table goes to standard error, JSON to standard
 //! output and to `target/bench/store.json`. A bar that is not met is said, and is no failure.
+//!
+//! `cargo xtask make` comes here, too: [`make`] writes the large stores that the page is measured on.
 
 mod agent;
 mod child;
 mod data;
+mod lively;
+mod make;
 mod measure;
 mod raw;
 mod report;
@@ -222,6 +226,13 @@ async fn main() -> ExitCode {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.split_first() {
         Some((first, rest)) if first == child::ARGUMENT => child::be(rest).await,
+        Some((first, rest)) if first == make::ARGUMENT => match make::Wanted::read(rest) {
+            Ok(wanted) => make::make(wanted).await,
+            Err(refused) => {
+                eprintln!("error: {refused}");
+                return ExitCode::from(2);
+            }
+        },
         _ => {
             let more = std::env::var("THREADLINE_BENCH").unwrap_or_default();
             args.extend(more.split_whitespace().map(str::to_owned));

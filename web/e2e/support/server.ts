@@ -14,11 +14,13 @@ import { Program, program } from "./processes";
 /** The folders of one test: what the server keeps, and where its agent works. */
 export class Place {
   readonly root = mkdtempSync(join(tmpdir(), "threadline-e2e-"));
-  readonly home = join(this.root, "store");
+  readonly home: string;
   readonly cwd = join(this.root, "work");
 
-  constructor() {
-    mkdirSync(this.home);
+  /** The store may be one that is there already; it is not removed then. */
+  constructor(home?: string) {
+    this.home = home ?? join(this.root, "store");
+    mkdirSync(this.home, { recursive: true });
     mkdirSync(this.cwd);
   }
 

@@ -10,6 +10,7 @@ import {
   type ReactNode,
   type Ref,
 } from "react";
+import { heightOf, useSteadyRows } from "../hooks/useSteadyRows";
 import { slack, useStickToBottom } from "../hooks/useStickToBottom";
 import { estimateRow, rowOf, rowsOf, type Row } from "../model/rows";
 import { useApp } from "../state/app";
@@ -55,6 +56,7 @@ export function TurnList({ view, ref }: TurnListProps) {
     getScrollElement: () => scroller.current,
     estimateSize: useCallback((at: number) => estimateOf(rows[at]), [rows]),
     getItemKey: useCallback((at: number) => rows[at]?.key ?? at, [rows]),
+    measureElement: heightOf,
     overscan,
     paddingStart: older.more ? edgeHeight : 10,
     paddingEnd: 24,
@@ -63,10 +65,7 @@ export function TurnList({ view, ref }: TurnListProps) {
     followOnAppend: follows.current,
     scrollEndThreshold: follows.current ? slack : -1,
   });
-  // What is wholly above the reader may not move what is being read, whichever way he goes. The
-  // element knows where he is; the list learns it a moment later.
-  virtual.shouldAdjustScrollPositionOnItemSizeChange = (item, _delta, list) =>
-    item.end <= (list.scrollElement?.scrollTop ?? 0) + 1;
+  useSteadyRows(virtual, scroller, rows, [app.view.state, app.view.older.state]);
   const stick = useStickToBottom(
     scroller,
     () => virtual.scrollToEnd(),

@@ -11,35 +11,22 @@ use std::{
 
 use serde_json::json;
 use threadline_jsonl::layout;
-use threadline_session::{Event, Header, OsPath, SessionId, chain::Chain, codec::Encoder};
+use threadline_session::{Event, Header, OsPath, chain::Chain, codec::Encoder};
 use threadline_store::{AppendOptions, ListFilter, SessionStore};
 
 use crate::{Bench, Outcome, agent::Agent, data, measure, report::Figure};
 
-/// Milliseconds between two sessions: 250 in a day.
-const APART: u64 = 24 * 60 * 60 * 1_000 / 250;
-const THEN: u64 = 1_700_000_000_000;
 /// Stamp of the sessions, raised when they are made differently. Markers without one are of 1.
 const FORMAT: u32 = 1;
 const ROUNDS: usize = 40;
 const PAGE: usize = 50;
 const FIRSTS: usize = 5;
 
-fn id_of(number: u64) -> Outcome<(SessionId, u64)> {
-    let time = THEN + number * APART;
-    let id = format!(
-        "{:08x}-{:04x}-7000-8000-{number:012x}",
-        time >> 16,
-        time & 0xffff
-    );
-    Ok((SessionId::parse(id)?, time))
-}
-
 /// Returns the lock file of a session that was closed.
 async fn closed_lock(bench: &Bench) -> Outcome<Vec<u8>> {
     let dir = bench.scratch()?;
     let store = data::store(dir.path())?;
-    let (id, time) = id_of(0)?;
+    let (id, time) = data::numbered(0)?;
     let writer = store
         .create(Header::new(id.clone(), time, OsPath::from("/work")))
         .await?;
@@ -52,7 +39,7 @@ async fn closed_lock(bench: &Bench) -> Outcome<Vec<u8>> {
 }
 
 fn one(root: &Path, number: u64, agent: &mut Agent, lock: &[u8]) -> Outcome<()> {
-    let (id, time) = id_of(number)?;
+    let (id, time) = data::numbered(number)?;
     let header = Header::new(id.clone(), time, OsPath::from("/work")).encode()?;
     let mut encoder = Encoder::new(Chain::new());
     encoder.header(&header);
