@@ -294,8 +294,8 @@ function ProviderNote() {
   if (config.demonstration) {
     return (
       <p className="provider-note demonstration" data-testid="demonstration">
-        <strong>Demonstration:</strong> no model is connected. The offline provider gives fixed answers
-        and runs each line that starts with <code>$</code> as a shell command.
+        <strong>Demonstration:</strong> no model is connected. Answers are fixed, and lines that start with{" "}
+        <code>$</code> run in a shell.
       </p>
     );
   }

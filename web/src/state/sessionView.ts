@@ -76,10 +76,16 @@ export class SessionView {
     const generation = this.#generation;
     this.state.set({ ...nothing, id, phase: "loading", connection: "connecting" });
     try {
+      // With it from the first moment on, so that nothing makes room for it later.
+      const heading = api.session(id, generation.signal).then(
+        ({ summary }) => summary,
+        () => null,
+      );
       const snapshot = await this.#snapshot(id, justStarted, generation.signal);
+      const summary = await heading;
       if (generation.signal.aborted) return;
-      this.#show(id, snapshot);
-      void this.refreshSummary();
+      this.#show(id, snapshot, summary);
+      if (summary === null) void this.refreshSummary();
     } catch (error) {
       if (generation.signal.aborted) return;
       this.state.patch({ phase: "error", error: toHuman(error), connection: "error" });
@@ -176,12 +182,12 @@ export class SessionView {
     }
   }
 
-  #show(id: string, snapshot: TurnPage): void {
+  #show(id: string, snapshot: TurnPage, summary: Summary | null): void {
     this.#model = fromSnapshot(snapshot);
     this.older.reset(id, snapshot.from);
     const log = new LogStore(id, snapshot.lastSeq);
     probe.reset(id, snapshot.lastSeq);
-    this.state.patch({ phase: "ready", model: this.#model, damage: snapshot.damage, log });
+    this.state.patch({ phase: "ready", model: this.#model, damage: snapshot.damage, summary, log });
     const follower = new Follower({
       url: (after) => api.eventsUrl(id, after),
       lastSeq: snapshot.lastSeq,
