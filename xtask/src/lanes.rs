@@ -293,7 +293,7 @@ pub(crate) const LANES: &[Lane] = &[
             node("clients.mjs"),
             with(
                 cargo(
-                    "test --workspace --test it -- --ignored --nocapture",
+                    "test --workspace --test it long:: -- --ignored --nocapture",
                     Counter::CargoTest,
                 ),
                 &[("THREADLINE_BIN", Env::Binary)],
