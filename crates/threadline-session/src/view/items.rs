@@ -131,7 +131,7 @@ pub struct ToolItem {
     pub content: Vec<ContentPart>,
     /// The whole text when `content` is capped.
     pub full: Option<BlobRef>,
-    /// Live output, capped at [`VIEW_OUTPUT_BYTES`].
+    /// Live output, capped at [`VIEW_OUTPUT_BYTES`](crate::limits::VIEW_OUTPUT_BYTES).
     pub output: String,
     /// Whether recovery wrote the result.
     pub synthetic: bool,
