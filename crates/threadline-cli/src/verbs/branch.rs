@@ -147,7 +147,8 @@ pub(crate) async fn rewind(ui: Ui, store: &SessionStore, args: Rewind) -> Outcom
     let moved = moved.map_err(|error| Failure::from_move(&id, &error))?;
     tell(ui, &id, &moved, args.json)?;
     ui.note(&format!(
-        "{NOT_UNDONE} Nothing was removed from the log; take it back with: threadline redo {id}"
+        "{NOT_UNDONE} Nothing was removed from the log; take it back with: {} redo {id}",
+        program()
     ));
     Ok(Exit::Completed)
 }
