@@ -564,7 +564,7 @@ pub(crate) struct Ls {
     /// List only the forks of this session: id, beginning of an id, or title
     #[arg(long, value_name = "ID")]
     pub(crate) parent: Option<String>,
-    /// Words that the title, the first prompt or the id must contain
+    /// Words, each of them in title, first prompt or a tag, or what the id begins with
     #[arg(long, value_name = "WORDS")]
     pub(crate) query: Option<String>,
     /// Most sessions to list; 0 lists all

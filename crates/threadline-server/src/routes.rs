@@ -228,7 +228,7 @@ fn listing() -> Vec<Route> {
         .query(
             "query",
             Kind::Text,
-            "Words that title, first prompt or id must contain.",
+            "Words, each of them in title, first prompt or a tag, or what the id begins with.",
         )
         .query(
             "archived",

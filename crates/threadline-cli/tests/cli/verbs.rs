@@ -27,6 +27,16 @@ fn help_documents_the_exit_codes_and_the_environment() {
 }
 
 #[test]
+fn commands_to_type_next_name_the_store_that_the_call_has_named() {
+    let world = World::new();
+    let store = world.root().join("my store");
+    let address = format!("jsonl:{}", store.display());
+    let called = world.call(&["--store", &address, "run", "--provider", "offline", "hello"]);
+    let next = format!("Go on with: threadline --store '{address}' run --session ");
+    called.ok().says(&[&next]);
+}
+
+#[test]
 fn a_run_streams_its_answer_to_standard_output_and_says_how_to_go_on() {
     let world = World::new();
     let called = world.call(&["run", "--provider", "offline", "hello"]);
